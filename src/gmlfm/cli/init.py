@@ -1,0 +1,78 @@
+"""gmlfm init FILE...: look at somebody's tables and write their dataset.toml."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gmlfm.cli.main import shared_options
+from gmlfm.data.schema import Field, InteractionsSchema, SideSchema
+from gmlfm.data.sources import load_toml
+from gmlfm.data.sources.inspection import Inspected, inspect_files, write_schema
+
+
+def add_to(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "init",
+        help="look at your tables and write their dataset.toml",
+        description="Look at tables of interactions, users and items, guess what their columns are, show the guesses with "
+        "their reasons and write a commented dataset.toml. Nothing is asked and no table is changed.",
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="csv, tsv, jsonl (each also .gz) or parquet")
+    parser.add_argument("--out", metavar="FILE", help="where to write (default: dataset.toml beside the first file)")
+    parser.add_argument("--user", metavar="COLUMN", help="the column of the user, where the guess is wrong")
+    parser.add_argument("--item", metavar="COLUMN", help="the column of the item, where the guess is wrong")
+    parser.add_argument("--force", action="store_true", help="replace a dataset.toml that is there")
+    shared_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    files = [Path(name) for name in options.files]
+    target = Path(options.out) if options.out else files[0].parent / "dataset.toml"
+    inspected = inspect_files(files, target.parent, user=options.user, item=options.item)
+    write_schema(inspected, target, force=options.force)
+    data = load_toml(target)
+    if options.json:
+        print(
+            json.dumps({"path": str(target), "files": inspected.files, "reasons": inspected.guess.reasons}, ensure_ascii=False)
+        )
+        return
+    show(inspected, Console())
+    console = Console()
+    for warning in data.warnings:
+        console.print(f"[yellow]note[/] {escape(warning)}", soft_wrap=True)
+    console.print(f"Wrote [bold]{escape(str(target))}[/]. Next: gmlfm data describe {escape(str(target))}", soft_wrap=True)
+
+
+def show(inspected: Inspected, console: Console) -> None:
+    """What was guessed, and why."""
+    table = Table(title="What was guessed, and why", title_justify="left", header_style="bold")
+    for heading in ("table", "column", "is", "because"):
+        table.add_column(heading, overflow="fold")
+    schema, reasons = inspected.schema, inspected.guess.reasons
+    for title, spec in (("interactions", schema.interactions), ("users", schema.users), ("items", schema.items)):
+        if spec is None:
+            continue
+        how = inspected.files[inspected.guess.tables[title]]
+        table.add_row(f"[bold]{title}[/]", escape(spec.path or ""), "file", escape(how))
+        for place, column, meaning in _columns(title, spec):
+            table.add_row("", escape(column), meaning, escape(reasons.get(place, "")))
+        for line in reasons.get(f"{title}.unused", "").splitlines()[1:]:
+            column, _, reason = line.partition(": ")
+            table.add_row("", f"[dim]{escape(column)}[/]", "[dim]not used[/]", f"[dim]{escape(reason)}[/]")
+        table.add_section()
+    console.print(table)
+
+
+def _columns(title: str, spec: InteractionsSchema | SideSchema) -> list[tuple[str, str, str]]:
+    named = ("user", "item", "time", "label", "weight") if isinstance(spec, InteractionsSchema) else ("id", "title")
+    rows = [(f"{title}.{key}", str(getattr(spec, key)), key) for key in named if getattr(spec, key) is not None]
+    fields: tuple[Field, ...] = () if isinstance(spec, InteractionsSchema) else spec.fields
+    return rows + [(f"{title}.fields.{one.name}", one.name, one.kind) for one in fields]

@@ -1,0 +1,64 @@
+"""A dataset's summary, drawn for the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gmlfm.data.describe import Summary, TailStep
+
+_BAR = 36
+
+
+def show_summary(summary: Summary, console: Console) -> None:
+    counts = Table(title=f"{escape(summary.name)}  [dim]{summary.hash}[/]", title_justify="left", header_style="bold")
+    for heading in ("users", "items", "attributes", "interactions", "sparsity", "catalogue"):
+        counts.add_column(heading, justify="right")
+    numbers = (summary.users, summary.items, summary.attributes, summary.interactions)
+    counts.add_row(*(f"{number:,}" for number in numbers), f"{summary.sparsity:.2%}", f"{summary.catalogue:,}")
+    console.print(counts)
+    if summary.positives < summary.interactions:
+        console.print(f"{summary.positives:,} interactions are positive.")
+    console.print(_fields(summary))
+    console.print("[bold]The long tail[/]: items by how often they occur, how many, and their share of all rows")
+    for step in summary.tail:
+        console.print(_bar(step, max(one.items for one in summary.tail)), highlight=False)
+    console.print(_split(summary))
+    for note in summary.notes:
+        console.print(f"[cyan]note[/] {escape(note)}", soft_wrap=True)
+    for warning in summary.warnings:
+        console.print(f"[yellow]warning[/] {escape(warning)}", soft_wrap=True)
+
+
+def _fields(summary: Summary) -> Table:
+    table = Table(title="Fields", title_justify="left", header_style="bold")
+    table.add_column("of", no_wrap=True)
+    table.add_column("field", overflow="fold", min_width=8)
+    table.add_column("kind", no_wrap=True)
+    table.add_column("values", justify="right", no_wrap=True)
+    table.add_column("missing", justify="right", no_wrap=True)
+    table.add_column("such as", overflow="ellipsis", no_wrap=True, max_width=30)
+    for one in summary.fields:
+        missing = f"{one.missing:.1%}" if one.missing else "-"
+        table.add_row(one.part, escape(one.name), one.kind, f"{one.values:,}", missing, escape(one.example))
+    return table
+
+
+def _bar(step: TailStep, most: int) -> str:
+    high = "" if step.high == step.low else "+" if step.high is None else f"-{step.high:,}"
+    width = max(1, round(_BAR * step.items / most))
+    return f"{step.low:>6,}{high:<6} [green]{'█' * width:<{_BAR}}[/] {step.items:>8,} {step.share:>7.1%}"
+
+
+def _split(summary: Summary) -> Table:
+    split = summary.split
+    table = Table(title=f"Split {split['name']}  [dim]{split['hash']}[/]", title_justify="left", header_style="bold")
+    for heading in ("part", "rows", "users", "of them new", "items", "of them new"):
+        table.add_column(heading, justify="left" if heading == "part" else "right")
+    table.add_row("train", f"{split['train']['rows']:,}")
+    for part in ("validation", "test"):
+        one = split[part]
+        keys = ("rows", "users", "new_users", "items", "new_items")
+        table.add_row(part, *(f"{one[key]:,}" for key in keys))
+    return table

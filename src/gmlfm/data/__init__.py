@@ -1,0 +1,1 @@
+"""From a caller's tables to training rows."""

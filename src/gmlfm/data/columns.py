@@ -1,0 +1,115 @@
+"""From a caller's column to the form its kind asks for. Each failure names the table, the column and the row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from gmlfm.data.schema import Field
+from gmlfm.errors import DataError, SchemaError, did_you_mean
+
+IdType = Literal["text", "integer"]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a table came from, so that a message can point at the place: file and line, or table and row."""
+
+    name: str
+    place_of: Callable[[int], str] | None = None
+
+    def at(self, row: int) -> str:
+        return self.place_of(row) if self.place_of else f"{self.name} row {row + 1}"
+
+
+def column(table: pl.DataFrame, name: str, origin: Origin, needed_for: str) -> pl.Series:
+    if name not in table.columns:
+        raise SchemaError(f"{origin.name} has no column '{name}', which {needed_for} names{did_you_mean(name, table.columns)}")
+    return table[name]
+
+
+def as_ids(values: pl.Series, origin: Origin) -> tuple[pl.Series, IdType]:
+    """Ids as text, and whether they were whole numbers, so that they can be given back as they came.
+
+    A float column of whole numbers counts as integer: pandas makes floats of integers beside a missing value.
+    """
+    whole = _whole_numbers(values)
+    return as_text(values if whole is None else whole, origin), "text" if whole is None else "integer"
+
+
+def as_text(values: pl.Series, origin: Origin) -> pl.Series:
+    """One text a row; NaN counts as missing, an empty text does not."""
+    if isinstance(values.dtype, (pl.List, pl.Array)):
+        row = int(values.is_not_null().arg_max() or 0)
+        raise SchemaError(
+            f"{origin.at(row)}: column '{values.name}' holds lists but one value was expected; "
+            'declare it as { kind = "set" }.'
+        )
+    if isinstance(values.dtype, pl.Struct) or values.dtype == pl.Object:
+        raise SchemaError(f"{origin.name}: column '{values.name}' holds {values.dtype}, which is neither text nor number.")
+    if values.dtype == pl.Binary:
+        raise SchemaError(f"{origin.name}: column '{values.name}' holds raw bytes; convert it to text first.")
+    if values.dtype.is_float():
+        whole = _whole_numbers(values)
+        values = values.fill_nan(None) if whole is None else whole
+    if isinstance(values.dtype, pl.Decimal):
+        values = values.cast(pl.Float64)
+    return values.cast(pl.String)
+
+
+def as_set(values: pl.Series, field: Field, origin: Origin) -> pl.Series:
+    """A list of distinct texts a row, in their first order; a missing set stays missing, an empty one stays empty."""
+    if isinstance(values.dtype, (pl.List, pl.Array)):
+        lists = values.cast(pl.List(pl.String))
+    else:
+        text = as_text(values, origin)
+        if field.separator is None:
+            raise SchemaError(
+                f"{origin.name}: column '{values.name}' is declared a set but holds one text a row; "
+                'say what stands between two values: { kind = "set", separator = "|" }.'
+            )
+        lists = text.str.split(field.separator).list.eval(pl.element().str.strip_chars())
+        lists = lists.list.eval(pl.element().filter(pl.element() != ""))
+    return lists.list.drop_nulls().list.unique(maintain_order=True)
+
+
+def as_number(values: pl.Series, origin: Origin, decimal: str | None = None) -> pl.Series:
+    """One float64 a row; NaN counts as missing, infinities stay; text that is no number is refused."""
+    dtype = values.dtype
+    if dtype.is_numeric() or dtype in (pl.Boolean, pl.Null):
+        return values.cast(pl.Float64).fill_nan(None)
+    if dtype.is_temporal():
+        raise SchemaError(f"{origin.name}: column '{values.name}' holds dates but a number was expected.")
+    text = as_text(values, origin).str.strip_chars()
+    numeric = text.str.replace_all(decimal, ".", literal=True) if decimal and decimal != "." else text
+    numbers = numeric.cast(pl.Float64, strict=False)
+    failed = numbers.is_null() & text.is_not_null() & (text != "")
+    if failed.any():
+        row = int(failed.arg_max() or 0)
+        raise DataError(
+            f"{origin.at(row)}: column '{values.name}' holds {text[row]!r} where a number was expected "
+            f"({int(failed.sum()):,} such rows); declare it a category, add the word to null, or set decimal."
+        )
+    return numbers.fill_nan(None)
+
+
+def as_field(values: pl.Series, field: Field, origin: Origin, decimal: str | None = None) -> pl.Series:
+    if field.kind == "number":
+        return as_number(values, origin, decimal)
+    return as_set(values, field, origin) if field.kind == "set" else as_text(values, origin)
+
+
+def _whole_numbers(values: pl.Series) -> pl.Series | None:
+    if values.dtype.is_integer():
+        return values
+    if not values.dtype.is_float():
+        return None
+    present = values.fill_nan(None)
+    # Beyond 2^53 a float no longer tells one whole number from the next.
+    fits = (present.drop_nulls().abs() < 2.0**53) & (present.drop_nulls() % 1 == 0)
+    if present.null_count() == len(present) or not fits.all():
+        return None
+    return present.cast(pl.Int64)

@@ -1,0 +1,182 @@
+"""What a person wants to know of a dataset before training on it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from gmlfm.data.dataset import Dataset
+from gmlfm.data.encoding import Encoder
+from gmlfm.data.splits import Split, make_split
+
+_TAIL_EDGES = (1, 2, 3, 6, 11, 31, 101, 301, 1001)
+
+
+@dataclass(frozen=True)
+class FieldSummary:
+    part: str
+    name: str
+    kind: str
+    values: int
+    missing: float
+    example: str
+
+
+@dataclass(frozen=True)
+class TailStep:
+    """Items with `low` to `high` interactions: how many, and their share of all interactions."""
+
+    low: int
+    high: int | None
+    items: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    name: str
+    hash: str
+    users: int
+    items: int
+    interactions: int
+    attributes: int
+    catalogue: int
+    sparsity: float
+    positives: int
+    fields: tuple[FieldSummary, ...]
+    tail: tuple[TailStep, ...]
+    split: dict[str, Any]
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def describe(data: Dataset, split_name: str = "leave-one-out", seed: int = 0) -> Summary:
+    encoder = Encoder.fit(data, np.arange(data.n_interactions))
+    split = make_split(data, split_name, seed=seed)
+    n_users, n_items = len(data.seen_users), len(data.seen_items)
+    return Summary(
+        name=data.name,
+        hash=data.content_hash,
+        users=n_users,
+        items=n_items,
+        interactions=data.n_interactions,
+        attributes=encoder.n_attributes,
+        catalogue=len(data.items),
+        sparsity=1.0 - data.n_interactions / (n_users * n_items),
+        positives=len(data.positive_rows),
+        fields=tuple(_fields(data, encoder)),
+        tail=tuple(_tail(np.bincount(data.item_numbers)[data.seen_items])),
+        split=_split_summary(data, split),
+        notes=split.notes,
+        warnings=(*data.warnings, *_suspicions(data)),
+    )
+
+
+def _fields(data: Dataset, encoder: Encoder) -> list[FieldSummary]:
+    frames = {"user": data.users.fields, "context": data.context, "item": data.items.fields}
+    rows = []
+    for code, texts in zip(encoder.fields, encoder.values, strict=True):
+        if code.kind == "id":
+            rows.append(FieldSummary(code.part, code.name, "id", code.n_values, 0.0, str(texts[0]) if len(texts) else ""))
+            continue
+        column = frames[code.part][code.name]
+        missing = column.null_count() / max(len(column), 1)
+        if code.kind == "number":
+            finite = column.drop_nulls().to_numpy()
+            example = f"{finite.min():g} to {finite.max():g}" if len(finite) else ""
+        else:
+            example = ", ".join(str(text) for text in texts.head(3))
+        rows.append(FieldSummary(code.part, code.name, code.kind, code.n_values, missing, example))
+    return rows
+
+
+def _tail(counts: npt.NDArray[np.int64]) -> list[TailStep]:
+    total = counts.sum()
+    steps = []
+    for low, following in zip(_TAIL_EDGES, (*_TAIL_EDGES[1:], None), strict=True):
+        inside = (counts >= low) & (counts < following if following else True)
+        if inside.any():
+            high = following - 1 if following else None
+            steps.append(TailStep(low, high, int(inside.sum()), float(counts[inside].sum() / total)))
+    return steps
+
+
+def _split_summary(data: Dataset, split: Split) -> dict[str, Any]:
+    known_users = np.zeros(len(data.users), bool)
+    known_items = np.zeros(len(data.items), bool)
+    known_users[data.user_numbers[split.train]] = True
+    known_items[data.item_numbers[split.train]] = True
+    result: dict[str, Any] = {"name": split.name, "hash": split.hash, "train": {"rows": len(split.train)}}
+    for part, rows in (("validation", split.validation), ("test", split.test)):
+        users, items = np.unique(data.user_numbers[rows]), np.unique(data.item_numbers[rows])
+        result[part] = {
+            "rows": len(rows),
+            "users": len(users),
+            "new_users": int((~known_users[users]).sum()),
+            "items": len(items),
+            "new_items": int((~known_items[items]).sum()),
+        }
+    return result
+
+
+def _suspicions(data: Dataset) -> list[str]:
+    return [*_about_times(data), *_about_items(data), *_about_fields(data)]
+
+
+def _about_times(data: Dataset) -> list[str]:
+    if "time" not in data.interactions.columns:
+        return []
+    times = data.interactions["time"]
+    if times.n_unique() == 1 and len(times) > 1:
+        return ["all times are equal: only the order of the file tells what came last."]
+    by_user = data.interactions.select("user", "time").group_by("user")
+    ties = by_user.agg(((pl.col("time") == pl.col("time").max()).sum() > 1).alias("tied"))["tied"]
+    n_tied = int(ties.sum())
+    if n_tied > 0.1 * len(ties):
+        return [
+            f"{n_tied:,} of {len(ties):,} users tie on their last time: there the order of the file decides what is tested."
+        ]
+    return []
+
+
+def _about_items(data: Dataset) -> list[str]:
+    result = []
+    counts = np.bincount(data.item_numbers)
+    top = int(counts.argmax())
+    if counts[top] >= 0.5 * data.n_interactions and data.n_interactions > 1:
+        result.append(f"one item, {data.items.ids[top]!r}, holds {counts[top] / data.n_interactions:.0%} of all interactions.")
+    once = int((counts[data.seen_items] == 1).sum())
+    if once > 0.5 * len(data.seen_items):
+        result.append(
+            f"{once:,} of {len(data.seen_items):,} items occur once: min_count = {{ item = 2 }} would spare their id rows, "
+            "and attributes must carry the recommendation."
+        )
+    return result
+
+
+def _about_fields(data: Dataset) -> list[str]:
+    result = []
+    frames = {"user": data.users.fields, "context": data.context, "item": data.items.fields}
+    for part, one in data.schema.all_fields():
+        column = frames[part][one.name].drop_nulls()
+        where = f"{part}.{one.name}"
+        if len(column) == 0:
+            result.append(f"{where} has no value at all.")
+        elif one.kind == "category":
+            n_distinct = column.n_unique()
+            if n_distinct == len(column) and n_distinct > 10:
+                result.append(
+                    f"{where} has as many values as rows ({n_distinct:,}): it is an id and teaches nothing about others."
+                )
+            elif n_distinct > 50 and column.cast(pl.Float64, strict=False).null_count() == 0:
+                result.append(f"{where} is a category of {n_distinct:,} numbers: is it a number stored as text?")
+        elif one.kind == "number" and column.n_unique() == 1:
+            result.append(f"{where} is always {column[0]:g}: it teaches nothing.")
+    return result

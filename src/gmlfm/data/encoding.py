@@ -1,0 +1,261 @@
+"""The Encoder: the only place that knows both the caller's ids and our rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from gmlfm.data.attributes import (
+    FIRST_VALUE,
+    UNKNOWN,
+    AttributeTable,
+    FieldCode,
+    Part,
+    decode_set,
+    encode_number,
+    encode_set,
+    frequent_ids,
+    frequent_values,
+    no_text,
+    pack,
+    robust_scale,
+    rows_of,
+    take,
+)
+from gmlfm.data.columns import IdType
+from gmlfm.data.dataset import Dataset, Rows
+from gmlfm.errors import DataError
+from gmlfm.storage import new_folder
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A dataset's three parts; `context` is by interaction row, the others by entity number."""
+
+    user: AttributeTable
+    context: AttributeTable
+    item: AttributeTable
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder:
+    fields: tuple[FieldCode, ...]
+    values: tuple[pl.Series, ...]  # by field: the text of each value row, in row order; empty for numbers
+    user_ids: pl.Series
+    item_ids: pl.Series
+    user_id_type: IdType
+    item_id_type: IdType
+
+    @classmethod
+    def fit(cls, data: Dataset, train_rows: Rows) -> Encoder:
+        """Learn the rows from training interactions and the catalogue.
+
+        An id has a row when its training positives number `min_count` or more (so a catalogue id without any has none).
+        A side field's value is counted over the users or items that carry it, a context field's over training rows.
+        """
+        if len(train_rows) == 0:
+            raise DataError("no training rows are left, so there is nothing to learn from; choose another split.")
+        trained = train_rows[data.interactions["positive"].to_numpy()[train_rows]]
+        codes: list[FieldCode] = []
+        values: list[pl.Series] = []
+        offset = 1
+
+        def add(part: Part, name: str, kind: Any, texts: pl.Series, **more: Any) -> None:
+            nonlocal offset
+            n_values = 1 if kind == "number" else len(texts)
+            codes.append(FieldCode(part, name, kind, offset, n_values, **more))
+            values.append(texts)
+            offset = codes[-1].end
+
+        declared = data.schema.all_fields()
+        sources = {
+            "user": data.users.fields,
+            "context": data.context[train_rows] if data.context.width else data.context,
+            "item": data.items.fields,
+        }
+        for part in ("user", "context", "item"):
+            if part != "context":
+                numbers = data.user_numbers if part == "user" else data.item_numbers
+                side = data.users if part == "user" else data.items
+                minimum = data.schema.min_count.get(part, 1)
+                add(part, part, "id", frequent_ids(side.ids, numbers[trained], minimum))
+            for one in (field for where, field in declared if where == part):
+                column = sources[part][one.name]
+                if one.kind == "number":
+                    centre, scale = robust_scale(column)
+                    add(part, one.name, "number", no_text(), centre=centre, scale=scale)
+                else:
+                    minimum = data.schema.min_count_of(part, one.name)
+                    weighting = one.weighting if one.kind == "set" else "none"
+                    add(part, one.name, one.kind, frequent_values(column, minimum), weighting=weighting)
+        if offset > np.iinfo(np.int32).max:
+            raise DataError(f"{offset:,} attributes are more than int32 can number; raise min_count.")
+        return cls(tuple(codes), tuple(values), data.users.ids, data.items.ids, data.users.id_type, data.items.id_type)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of the parameter table: padding, unknown and missing rows included."""
+        return self.fields[-1].end
+
+    @property
+    def n_attributes(self) -> int:
+        """Attributes as the paper counts them: values alone."""
+        return sum(field.n_values for field in self.fields)
+
+    def part(self, part: Part) -> list[FieldCode]:
+        return [field for field in self.fields if field.part == part]
+
+    def encode(self, data: Dataset) -> Encoded:
+        return Encoded(
+            user=self.encode_part("user", data.users.ids, data.users.fields, len(data.users)),
+            context=self.encode_part("context", None, data.context, data.n_interactions),
+            item=self.encode_part("item", data.items.ids, data.items.fields, len(data.items)),
+        )
+
+    def encode_part(self, part: Part, ids: pl.Series | None, columns: pl.DataFrame, n: int) -> AttributeTable:
+        """Attribute rows of `n` entities. Ids and fields that are not given count as unknown.
+
+        Fields with one value have a column each, in field order; members of sets follow, packed to the left.
+        """
+        singles: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]] = []
+        sets: list[pl.DataFrame] = []
+        for field, texts in zip(self.fields, self.values, strict=True):
+            if field.part != part:
+                continue
+            column = ids if field.kind == "id" else columns[field.name] if field.name in columns.columns else None
+            if column is None:
+                singles.append((np.full(n, field.unknown_row, np.int32), np.ones(n, np.float32)))
+            elif field.kind == "number":
+                singles.append(encode_number(field, column))
+            elif field.kind == "set":
+                sets.append(encode_set(field, texts, column))
+            else:
+                rows = rows_of(field, texts, column).to_numpy().astype(np.int32)
+                singles.append((rows, np.ones(n, np.float32)))
+        return pack(n, singles, sets)
+
+    def decode_part(self, part: Part, table: AttributeTable) -> pl.DataFrame:
+        """The fields' values back from attribute rows; missing and unknown values come back as missing."""
+        result = []
+        for field, texts in zip(self.fields, self.values, strict=True):
+            if field.part != part:
+                continue
+            here = (table.ids >= field.offset) & (table.ids < field.end)
+            if field.kind == "set":
+                result.append(decode_set(field, texts, table, here))
+                continue
+            column = here.argmax(axis=1)
+            rows = table.ids[np.arange(len(table)), column] - field.offset
+            known = here.any(axis=1) & (rows >= FIRST_VALUE)
+            if field.kind == "number":
+                x = table.values[np.arange(len(table)), column].astype(np.float64)
+                decoded = pl.Series(field.name, field.centre + field.scale * x)
+            else:
+                decoded = take(texts, np.where(known, rows - FIRST_VALUE, -1)).alias(field.name)
+            result.append(decoded.set(pl.Series(~known), None))
+        return pl.DataFrame(result)
+
+    def attribute_names(self, rows: Sequence[int] | npt.NDArray[np.integer[Any]]) -> pl.DataFrame:
+        """What attribute rows stand for: part, field, value ('(unknown)' and '(missing)' for those rows)."""
+        wanted = np.asarray(rows, dtype=np.int64)
+        starts = np.array([field.offset for field in self.fields])
+        which = np.searchsorted(starts, wanted, side="right") - 1
+        if len(wanted) and (wanted.min() < 1 or wanted.max() >= self.n_rows):
+            raise DataError(f"attribute rows go from 1 to {self.n_rows - 1}; got {wanted.min()} to {wanted.max()}.")
+        names = []
+        for row, index in zip(wanted, which, strict=True):
+            field, inside = self.fields[index], int(row - self.fields[index].offset)
+            if inside < FIRST_VALUE:
+                value = "(unknown)" if inside == UNKNOWN else "(missing)"
+            else:
+                value = field.name if field.kind == "number" else self.values[index][inside - FIRST_VALUE]
+            names.append((field.part, field.name, value))
+        return pl.DataFrame(names, schema={"part": pl.String, "field": pl.String, "value": pl.String}, orient="row")
+
+    def user_numbers(self, ids: Sequence[Any]) -> npt.NDArray[np.int64]:
+        """Entity numbers of the caller's ids, -1 for ids never met."""
+        return _numbers_of(self._user_lookup, ids)
+
+    def item_numbers(self, ids: Sequence[Any]) -> npt.NDArray[np.int64]:
+        return _numbers_of(self._item_lookup, ids)
+
+    def ids_of_users(self, numbers: npt.NDArray[np.integer[Any]]) -> pl.Series:
+        """The caller's ids, in the caller's type."""
+        return _given_back(self.user_ids[numbers], self.user_id_type).alias("user")
+
+    def ids_of_items(self, numbers: npt.NDArray[np.integer[Any]]) -> pl.Series:
+        return _given_back(self.item_ids[numbers], self.item_id_type).alias("item")
+
+    @cached_property
+    def _user_lookup(self) -> pl.DataFrame:
+        return pl.DataFrame({"id": self.user_ids, "number": np.arange(len(self.user_ids))})
+
+    @cached_property
+    def _item_lookup(self) -> pl.DataFrame:
+        return pl.DataFrame({"id": self.item_ids, "number": np.arange(len(self.item_ids))})
+
+    @cached_property
+    def hash(self) -> str:
+        digest = hashlib.sha256(json.dumps([asdict(field) for field in self.fields]).encode())
+        for texts in (*self.values, self.user_ids, self.item_ids):
+            digest.update(f"|{len(texts)}|".encode())
+            digest.update(texts.str.len_bytes().to_numpy().astype("<u4").tobytes())
+            digest.update(str(texts.str.join("").item() if len(texts) else "").encode())
+        return digest.hexdigest()[:16]
+
+    def save(self, folder: Path) -> None:
+        """encoder.json beside values.parquet, users.parquet and items.parquet; a folder there before is replaced."""
+        with new_folder(folder) as new:
+            about = {
+                "format": _FORMAT,
+                "hash": self.hash,
+                "user_id_type": self.user_id_type,
+                "item_id_type": self.item_id_type,
+                "fields": [asdict(field) for field in self.fields],
+            }
+            (new / "encoder.json").write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
+            index = [pl.Series("field", [at], dtype=pl.Int32).new_from_index(0, len(one)) for at, one in enumerate(self.values)]
+            values = pl.DataFrame({"field": pl.concat(index), "value": pl.concat([one.alias("value") for one in self.values])})
+            values.write_parquet(new / "values.parquet")
+            pl.DataFrame({"id": self.user_ids}).write_parquet(new / "users.parquet")
+            pl.DataFrame({"id": self.item_ids}).write_parquet(new / "items.parquet")
+
+    @classmethod
+    def load(cls, folder: Path) -> Encoder:
+        try:
+            about = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
+            if about["format"] != _FORMAT:
+                raise DataError(
+                    f"{folder} holds an encoder of format {about['format']}, this version reads {_FORMAT}; update gmlfm."
+                )
+            fields = tuple(FieldCode(**field) for field in about["fields"])
+            values = pl.read_parquet(folder / "values.parquet")
+            by_field = tuple(values.filter(pl.col("field") == at)["value"].alias("value") for at in range(len(fields)))
+            users, items = (pl.read_parquet(folder / f"{side}.parquet")["id"] for side in ("users", "items"))
+            result = cls(fields, by_field, users, items, about["user_id_type"], about["item_id_type"])
+        except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
+            raise DataError(f"{folder} holds no readable encoder ({str(error).splitlines()[0]}).") from error
+        if result.hash != about["hash"]:
+            raise DataError(f"{folder} holds a damaged encoder: its content does not fit its hash.")
+        return result
+
+
+def _numbers_of(lookup: pl.DataFrame, ids: Sequence[Any]) -> npt.NDArray[np.int64]:
+    asked = pl.DataFrame({"id": pl.Series([str(one) for one in ids], dtype=pl.String)})
+    found = asked.join(lookup, on="id", how="left", maintain_order="left")["number"]
+    return found.fill_null(-1).to_numpy().astype(np.int64)
+
+
+def _given_back(ids: pl.Series, id_type: IdType) -> pl.Series:
+    return ids.cast(pl.Int64) if id_type == "integer" else ids

@@ -1,0 +1,240 @@
+"""What a dataset is made of: the tables, their columns and what each column means. The form of `dataset.toml`."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from gmlfm.errors import SchemaError, did_you_mean
+
+Kind = Literal["category", "set", "number"]
+Weighting = Literal["none", "mean", "sqrt"]
+Repeats = Literal["merge", "keep"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One attribute field of a user, an item or an occasion."""
+
+    name: str
+    kind: Kind
+    separator: str | None = None
+    weighting: Weighting = "mean"
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a text file is written. None means: found out from the file."""
+
+    separator: str | None = None
+    encoding: str | None = None
+    quote: str | None = None
+    null: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None
+    decimal: str | None = None
+    tolerate: int = 0
+
+
+@dataclass(frozen=True)
+class InteractionsSchema:
+    """The table of what happened: one row says that a user met an item."""
+
+    user: str
+    item: str
+    path: str | None = None
+    time: str | None = None
+    time_format: str | None = None
+    label: str | None = None
+    positive: str | None = None
+    weight: str | None = None
+    repeats: Repeats = "merge"
+    context: tuple[Field, ...] = ()
+    read: ReadOptions = field(default_factory=ReadOptions)
+
+
+@dataclass(frozen=True)
+class SideSchema:
+    """The table of users or of items: one row each."""
+
+    id: str
+    path: str | None = None
+    fields: tuple[Field, ...] = ()
+    title: str | None = None
+    read: ReadOptions = field(default_factory=ReadOptions)
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A whole dataset's description."""
+
+    interactions: InteractionsSchema
+    name: str = "tables"
+    users: SideSchema | None = None
+    items: SideSchema | None = None
+    min_count: Mapping[str, int] = field(default_factory=dict)
+
+    def side(self, side: Literal["user", "item"]) -> SideSchema | None:
+        return self.users if side == "user" else self.items
+
+    def all_fields(self) -> list[tuple[str, Field]]:
+        """Every declared field with its side, in the order of a training row: user, context, item."""
+        parts = (
+            ("user", self.users.fields if self.users else ()),
+            ("context", self.interactions.context),
+            ("item", self.items.fields if self.items else ()),
+        )
+        return [(side, one) for side, side_fields in parts for one in side_fields]
+
+    def min_count_of(self, side: str, name: str) -> int:
+        """How often a value must occur to have a row of its own: by `side.name`, by `name`, or 1."""
+        return self.min_count.get(f"{side}.{name}", self.min_count.get(name, 1))
+
+    @classmethod
+    def from_toml(cls, path: Path) -> Schema:
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise SchemaError(f"{path} could not be read ({error.strerror}).") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SchemaError(f"{path} is not a valid TOML file: {error}.") from error
+        return cls.from_dict(content, source=str(path), needs_paths=True)
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any], *, source: str = "schema", needs_paths: bool = False) -> Schema:
+        """Build from the nested form of `dataset.toml`; every key is checked."""
+        _only(content, {"name", "interactions", "users", "items", "encoding"}, source)
+        encoding = _table(content.get("encoding", {}), f"{source} [encoding]")
+        _only(encoding, {"min_count", "read"}, f"{source} [encoding]")
+        shared_read = _read_options(encoding.get("read", {}), f"{source} [encoding] read", ReadOptions())
+        if "interactions" not in content:
+            raise SchemaError(f"{source} has no [interactions] table; it needs at least path, user and item.")
+        schema = cls(
+            name=_text(content.get("name", "tables"), f"{source} name"),
+            interactions=_interactions(content["interactions"], f"{source} [interactions]", shared_read, needs_paths),
+            users=_side(content, "users", source, shared_read, needs_paths),
+            items=_side(content, "items", source, shared_read, needs_paths),
+            min_count=_min_count(encoding.get("min_count", {}), f"{source} [encoding] min_count"),
+        )
+        schema._check_min_count(source)
+        return schema
+
+    def _check_min_count(self, source: str) -> None:
+        sides: dict[str, list[str]] = {"user": ["user"], "item": ["item"]}
+        for side, one in self.all_fields():
+            sides.setdefault(one.name, []).append(side)
+        qualified = {f"{side}.{name}" for name, where in sides.items() for side in where}
+        for key in self.min_count:
+            if key not in sides and key not in qualified:
+                raise SchemaError(f"{source} [encoding] min_count names '{key}', no field{did_you_mean(key, sides)}")
+            if key in sides and len(sides[key]) > 1:
+                choices = " or ".join(f"'{side}.{key}'" for side in sides[key])
+                raise SchemaError(f"{source} [encoding] min_count '{key}' fits several fields; write {choices}.")
+
+
+def _interactions(value: Any, where: str, shared: ReadOptions, needs_path: bool) -> InteractionsSchema:
+    table = _table(value, where)
+    _only(table, {one.name for one in fields(InteractionsSchema)}, where)
+    given = {key: _text(table[key], f"{where} {key}") for key in table if key not in ("context", "read")}
+    for key in ("user", "item", *(("path",) if needs_path else ())):
+        if key not in given:
+            raise SchemaError(f"{where} has no '{key}'; write {key} = \"...\".")
+    if given.get("repeats", "merge") not in get_args(Repeats):
+        raise SchemaError(f"{where} repeats is '{given['repeats']}'; expected 'merge' or 'keep'.")
+    if "time_format" in given and "time" not in given:
+        raise SchemaError(f'{where} has time_format but no time; name the column with time = "...".')
+    return InteractionsSchema(
+        **given,  # type: ignore[arg-type]
+        context=_fields(table.get("context", {}), f"{where} context"),
+        read=_read_options(table.get("read", {}), f"{where} read", shared),
+    )
+
+
+def _side(content: Mapping[str, Any], key: str, source: str, shared: ReadOptions, needs_path: bool) -> SideSchema | None:
+    if key not in content:
+        return None
+    where = f"{source} [{key}]"
+    table = _table(content[key], where)
+    _only(table, {one.name for one in fields(SideSchema)}, where)
+    given = {name: _text(table[name], f"{where} {name}") for name in table if name not in ("fields", "read")}
+    for name in ("id", *(("path",) if needs_path else ())):
+        if name not in given:
+            raise SchemaError(f"{where} has no '{name}'; write {name} = \"...\".")
+    return SideSchema(
+        **given,
+        fields=_fields(table.get("fields", {}), f"{where} fields"),
+        read=_read_options(table.get("read", {}), f"{where} read", shared),
+    )
+
+
+def _fields(value: Any, where: str) -> tuple[Field, ...]:
+    return tuple(_field(name, one, f"{where}.{name}") for name, one in _table(value, where).items())
+
+
+def _field(name: str, value: Any, where: str) -> Field:
+    options = {"kind": value} if isinstance(value, str) else _table(value, where)
+    _only(options, {"kind", "separator", "weighting"}, where)
+    kind = _text(options.get("kind", ""), f"{where} kind")
+    if kind not in get_args(Kind):
+        hint = did_you_mean(kind, get_args(Kind))
+        raise SchemaError(f"{where} has kind '{kind}'; expected category, set or number{hint if '?' in hint else '.'}")
+    weighting = _text(options.get("weighting", "mean"), f"{where} weighting")
+    if weighting not in get_args(Weighting):
+        raise SchemaError(f"{where} has weighting '{weighting}'; expected none, mean or sqrt.")
+    separator = options.get("separator")
+    if kind != "set" and (separator is not None or "weighting" in options):
+        raise SchemaError(f'{where} is a {kind}, but separator and weighting belong to a set; set kind = "set".')
+    if separator is not None and not _text(separator, f"{where} separator"):
+        raise SchemaError(f'{where} separator is empty; give the text between two values, such as "|".')
+    return Field(name, kind, separator, weighting)  # type: ignore[arg-type]
+
+
+def _read_options(value: Any, where: str, shared: ReadOptions) -> ReadOptions:
+    table = _table(value, where)
+    _only(table, {one.name for one in fields(ReadOptions)}, where)
+    given: dict[str, Any] = {}
+    for key, one in table.items():
+        if key == "tolerate":
+            if not isinstance(one, int) or isinstance(one, bool) or one < 0:
+                raise SchemaError(f"{where} tolerate is {one!r}; expected how many broken lines may be left out, 0 or more.")
+            given[key] = one
+        elif key in ("null", "columns"):
+            if not isinstance(one, list) or not all(isinstance(word, str) for word in one):
+                raise SchemaError(f"{where} {key} is {one!r}; expected a list of texts.")
+            given[key] = tuple(one)
+        else:
+            given[key] = _text(one, f"{where} {key}")
+    for key in ("separator", "decimal"):
+        if given.get(key) == "":
+            raise SchemaError(f"{where} {key} is empty; leave it out to have it found.")
+    if len(given.get("quote", "")) > 1 or len(given.get("decimal", ".")) > 1:
+        raise SchemaError(f"{where} quote and decimal are one character each.")
+    return replace(shared, **given)
+
+
+def _min_count(value: Any, where: str) -> dict[str, int]:
+    table = _table(value, where)
+    for key, one in table.items():
+        if not isinstance(one, int) or isinstance(one, bool) or one < 1:
+            raise SchemaError(f"{where} {key} is {one!r}; expected a whole number of 1 or more.")
+    return dict(table)
+
+
+def _table(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise SchemaError(f"{where} is {value!r}; expected a table of keys and values.")
+    return dict(value)
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise SchemaError(f"{where} is {value!r}; expected text in quotes.")
+    return value
+
+
+def _only(table: Mapping[str, Any], known: set[str], where: str) -> None:
+    for key in table:
+        if key not in known:
+            raise SchemaError(f"{where} has an unknown key '{key}'{did_you_mean(key, sorted(known))}")

@@ -1,0 +1,88 @@
+"""How a text file is written: its encoding, separator and quote, found from the file itself."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+from collections import Counter
+from dataclasses import replace
+
+from gmlfm.data.schema import ReadOptions
+from gmlfm.errors import DataError
+
+SEPARATORS = ("\t", ";", "::", "|", ",")
+_SAMPLE_LINES = 400
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def decode(data: bytes, encoding: str | None, name: str) -> tuple[str, str]:
+    """The text and the encoding used: the one asked for, a byte-order mark's, UTF-8, or else Windows' Latin-1."""
+    if encoding is None:
+        encoding = next((one for mark, one in _MARKS if data.startswith(mark)), None)
+    for candidate in (encoding,) if encoding else ("utf-8", "cp1252", "latin-1"):
+        try:
+            return data.decode(candidate), candidate
+        except LookupError as error:
+            raise DataError(f"{name}: the encoding '{candidate}' is not known; try utf-8 or latin-1.") from error
+        except UnicodeDecodeError as error:
+            if encoding:
+                line = data.count(b"\n", 0, error.start) + 1
+                raise DataError(
+                    f"{name} line {line}: byte 0x{data[error.start]:02x} is not valid {encoding}; "
+                    "set another encoding, such as latin-1."
+                ) from error
+    raise AssertionError("latin-1 decodes anything")
+
+
+def sniff(text: str, options: ReadOptions, name: str) -> ReadOptions:
+    """Fill in the separator and quote that `options` leave open."""
+    sample = _sample(text)
+    quote = options.quote if options.quote is not None else _quote(sample)
+    separator = options.separator or _separator(sample, quote, name)
+    return replace(options, separator=separator, quote=quote)
+
+
+def _sample(text: str) -> str:
+    start = text.removeprefix("\ufeff")[:400_000].replace("\r\n", "\n").replace("\r", "\n")
+    lines = [line for line in start.split("\n") if line.strip()]
+    # The last line may be cut off in the middle.
+    return "\n".join(lines[:_SAMPLE_LINES] if len(lines) > 2 else lines)
+
+
+def _quote(sample: str) -> str:
+    single = sum(sample.count(f"{mark}'") + sample.count(f"'{mark}") for mark in SEPARATORS)
+    double = sum(sample.count(f'{mark}"') + sample.count(f'"{mark}') for mark in SEPARATORS)
+    return "'" if single > 2 * double and single >= 4 else '"'
+
+
+def _separator(sample: str, quote: str, name: str) -> str:
+    """The candidate whose number of fields is the same on the largest share of lines; then the one with more fields."""
+    best = (0.0, 0, ",")
+    if not sample:
+        return ","  # an empty file is refused by its reader
+    for candidate in SEPARATORS:
+        mark = candidate if len(candidate) == 1 else "\x1f"
+        text = sample if len(candidate) == 1 else sample.replace(candidate, mark)
+        try:
+            widths = [len(row) for row in csv.reader(io.StringIO(text), delimiter=mark, quotechar=quote) if row]
+        except csv.Error:
+            continue
+        if not widths:
+            continue
+        width, times = Counter(widths).most_common(1)[0]
+        if width > 1:
+            best = max(best, (round(times / len(widths), 2), width, candidate))
+    if best[1] == 0:
+        first = sample.split("\n", 1)[0][:80]
+        raise DataError(
+            f"{name}: no separator was found in {first!r} (tried comma, semicolon, tab, |, ::); "
+            'a table needs two columns at least, or set read = { separator = "..." }.'
+        )
+    return best[2]

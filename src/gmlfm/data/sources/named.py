@@ -1,0 +1,107 @@
+"""Datasets by path or by name."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gmlfm.data.dataset import Dataset
+from gmlfm.data.schema import Schema
+from gmlfm.data.sources.tables import Table, read_table
+from gmlfm.errors import DataError, did_you_mean
+
+
+@dataclass(frozen=True)
+class Named:
+    """A dataset whose description comes with the package; its files lie in `folder` under a data root."""
+
+    folder: str
+    about: str
+
+
+NAMED = {
+    "ml-1m": Named("ml-1m", "MovieLens 1M with the paper's six fields, genres as one joined string"),
+    "ml-1m-set": Named("ml-1m", "MovieLens 1M with genres as a set"),
+    "amazon-auto": Named("amazon-auto", "Amazon Automotive, 5-core, ids alone"),
+    "amazon-office": Named("amazon-office", "Amazon Office Products, 5-core, with category and brand"),
+    "amazon-clothing": Named("amazon-clothing", "Amazon Clothing, 5-core, with a set of categories and brand"),
+}
+
+
+def load_dataset(where: str | Path, *, data_root: str | Path | None = None, strict: bool = False) -> Dataset:
+    """A folder with a dataset.toml, the path of a .toml, or a name that is looked for under the data roots.
+
+    The roots are `data_root`, then $GMLFM_DATA, then the user's cache folder.
+    """
+    path = Path(where)
+    if path.suffix == ".toml" or path.is_file():
+        return load_toml(path, strict=strict)
+    if (path / "dataset.toml").is_file():
+        return load_toml(path / "dataset.toml", strict=strict)
+    name = str(where)
+    roots = list(data_roots(data_root))
+    for root in roots:
+        if (root / name / "dataset.toml").is_file():
+            return load_toml(root / name / "dataset.toml", strict=strict)
+        if name in NAMED and (root / NAMED[name].folder).is_dir():
+            return load_schema(Schema.from_toml(description(name)), root / NAMED[name].folder, strict=strict)
+    looked = ", ".join(str(root) for root in roots)
+    if path.is_dir():
+        raise DataError(f"{path} holds no dataset.toml; write one with: gmlfm init {path}/*")
+    if name in NAMED:
+        raise DataError(
+            f"the files of '{name}' are not here: no folder '{NAMED[name].folder}' in {looked}; use --data-root DIR."
+        )
+    raise DataError(
+        f"'{name}' is neither a folder, a .toml file nor a known dataset (looked in {looked}){did_you_mean(name, NAMED)}"
+    )
+
+
+def description(name: str) -> Path:
+    """The packaged dataset.toml of a named dataset."""
+    return Path(__file__).parent / "described" / f"{name}.toml"
+
+
+def load_toml(path: Path, *, strict: bool = False) -> Dataset:
+    return load_schema(Schema.from_toml(path), path.parent, strict=strict)
+
+
+def load_schema(schema: Schema, folder: Path, *, strict: bool = False) -> Dataset:
+    """Read the files that a schema names, relative to `folder`."""
+    tables: dict[str, Table] = {}
+    for name, spec in (("interactions", schema.interactions), ("users", schema.users), ("items", schema.items)):
+        if spec is not None and spec.path is not None:
+            tables[name] = read_table(spec.path, folder, spec.read)
+    data = Dataset.from_tables(
+        tables["interactions"].frame,
+        users=tables["users"].frame if "users" in tables else None,
+        items=tables["items"].frame if "items" in tables else None,
+        schema=schema,
+        strict=strict,
+        origins={name: table.origin for name, table in tables.items()},
+    )
+    read_warnings = tuple(line for table in tables.values() for line in table.warnings())
+    return replace(data, warnings=read_warnings + data.warnings)
+
+
+def data_roots(data_root: str | Path | None = None) -> Iterator[Path]:
+    if data_root is not None:
+        if not Path(data_root).is_dir():
+            raise DataError(f"--data-root {data_root} is not a folder.")
+        yield Path(data_root)
+    if os.environ.get("GMLFM_DATA"):
+        yield Path(os.environ["GMLFM_DATA"])
+    yield cache_folder()
+
+
+def cache_folder() -> Path:
+    """The platform's folder for data that can be had again."""
+    home = Path.home()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local")) / "gmlfm"
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "gmlfm"
+    return Path(os.environ.get("XDG_CACHE_HOME", home / ".cache")) / "gmlfm"

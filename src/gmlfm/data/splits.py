@@ -1,0 +1,299 @@
+"""Which rows are learned from, chosen on and tested on. Row numbers into the interactions, never copies."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gmlfm.data.dataset import Dataset, Rows, Task
+from gmlfm.errors import DataError, OptionError, did_you_mean
+
+NEWCOMER_GROUPS = ("warm-warm", "warm-new", "new-warm", "new-new")
+COLD_GROUPS = ("W-W", "W-C", "C-W", "C-C")
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Disjoint, ascending row numbers. `unused` rows are neither learned from nor tested (a newcomer's history).
+
+    Groups, where a split has them, are user side then item side, as positions in `group_names`.
+    """
+
+    name: str
+    train: Rows
+    validation: Rows
+    test: Rows
+    unused: Rows
+    options: Mapping[str, Any] = field(default_factory=dict)
+    data_hash: str = ""
+    group_names: tuple[str, ...] = ()
+    validation_groups: npt.NDArray[np.int8] | None = None
+    test_groups: npt.NDArray[np.int8] | None = None
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def hash(self) -> str:
+        """Names the data, the split and every row in its place; runs record it."""
+        about = json.dumps([self.data_hash, self.name, dict(self.options)], sort_keys=True)
+        digest = hashlib.sha256(about.encode())
+        for rows in (self.train, self.validation, self.test, self.unused):
+            digest.update(f"|{len(rows)}|".encode())
+            digest.update(rows.astype("<i8").tobytes())
+        return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class _View:
+    """The task's rows as columns, in the order of time, then of the file."""
+
+    data: Dataset
+    rows: Rows
+    users: npt.NDArray[np.int32]
+    items: npt.NDArray[np.int32]
+    rng: np.random.Generator
+
+    def places(self, kept: npt.NDArray[np.bool_] | None = None) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Each row's place among its user's kept rows, counted from the first and from the last; -1 if not kept."""
+        kept = np.ones(len(self.rows), bool) if kept is None else kept
+        chosen = np.flatnonzero(kept)
+        chosen = chosen[np.argsort(self.users[chosen], kind="stable")]
+        users = self.users[chosen]
+        starts = np.flatnonzero(np.diff(users, prepend=-1))
+        lengths = np.diff(np.append(starts, len(users)))
+        first = np.arange(len(users)) - np.repeat(starts, lengths)
+        from_first, from_last = np.full(len(self.rows), -1), np.full(len(self.rows), -1)
+        from_first[chosen] = first
+        from_last[chosen] = np.repeat(lengths, lengths) - 1 - first
+        return from_first, from_last
+
+    def times(self, name: str) -> npt.NDArray[Any]:
+        if "time" not in self.data.interactions.columns:
+            raise DataError(
+                f"the split '{name}' needs times, but dataset '{self.data.name}' declares none; set [interactions] time."
+            )
+        times = self.data.interactions["time"]
+        if times.null_count():
+            raise DataError(f"the split '{name}' needs a time in every row; {times.null_count():,} rows have none.")
+        return times.to_numpy()[self.rows]
+
+
+@dataclass
+class _Parts:
+    """A part for each row of a view: 0 train, 1 validation, 2 test, 3 unused."""
+
+    part: npt.NDArray[np.int8]
+    groups: npt.NDArray[np.int8] | None = None
+    group_names: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
+
+
+TRAIN, VALIDATION, TEST, UNUSED = 0, 1, 2, 3
+
+
+def make_split(data: Dataset, name: str = "leave-one-out", *, seed: int = 0, task: Task = "topn", **options: Any) -> Split:
+    """Split the rows that `task` learns from. The names are the keys of SPLITS; options are the functions' own."""
+    if name not in SPLITS:
+        raise OptionError(f"split is '{name}'{did_you_mean(name, SPLITS)}")
+    allowed = list(inspect.signature(SPLITS[name]).parameters)[1:]
+    for key in options:
+        if key not in allowed:
+            raise OptionError(f"the split '{name}' has no option '{key}'{did_you_mean(key, allowed)}")
+    rows = data.order_in_time(data.rows_for(task))
+    view = _View(data, rows, data.user_numbers[rows], data.item_numbers[rows], np.random.default_rng(seed))
+    parts = SPLITS[name](view, **options)
+    by_part, groups = [], []
+    for wanted in (TRAIN, VALIDATION, TEST, UNUSED):
+        chosen = np.flatnonzero(parts.part == wanted)
+        chosen = chosen[np.argsort(rows[chosen], kind="stable")]
+        by_part.append(rows[chosen])
+        groups.append(None if parts.groups is None else parts.groups[chosen])
+    if len(by_part[TRAIN]) == 0:
+        raise DataError(f"the split '{name}' leaves no training rows of {len(rows):,}; choose another split or other shares.")
+    return Split(
+        name,
+        train=by_part[TRAIN],
+        validation=by_part[VALIDATION],
+        test=by_part[TEST],
+        unused=by_part[UNUSED],
+        options={"seed": seed, "task": task, **options},
+        data_hash=data.content_hash,
+        group_names=parts.group_names,
+        validation_groups=groups[VALIDATION],
+        test_groups=groups[TEST],
+        notes=tuple(parts.notes),
+    )
+
+
+def random_parts(n: int, validation: float, test: float, rng: np.random.Generator) -> npt.NDArray[np.int8]:
+    """A seeded random part for each of n rows, in exact shares (rounded)."""
+    _check_shares(validation=validation, test=test)
+    part = np.zeros(n, np.int8)
+    shuffled = rng.permutation(n)
+    n_validation, n_test = round(n * validation), round(n * test)
+    part[shuffled[:n_validation]] = VALIDATION
+    part[shuffled[n_validation : n_validation + n_test]] = TEST
+    return part
+
+
+def _random(view: _View, validation: float = 0.2, test: float = 0.1) -> _Parts:
+    return _Parts(random_parts(len(view.rows), validation, test, view.rng))
+
+
+def _leave_one_out(view: _View) -> _Parts:
+    parts = _Parts(np.zeros(len(view.rows), np.int8))
+    _hold_out_last(view, np.ones(len(view.rows), bool), parts)
+    if "time" not in view.data.interactions.columns:
+        parts.notes.append("no time is declared: the order of the file decides which row is the latest.")
+    return parts
+
+
+def _hold_out_last(view: _View, kept: npt.NDArray[np.bool_], parts: _Parts) -> None:
+    """Of each user's kept rows the latest is tested, the one before it validated; fewer than three all train."""
+    from_first, from_last = view.places(kept)
+    enough = kept & (from_first + from_last >= 2)
+    parts.part[enough & (from_last == 0)] = TEST
+    parts.part[enough & (from_last == 1)] = VALIDATION
+    n_short = len(np.unique(view.users[kept & ~enough]))
+    if n_short:
+        parts.notes.append(f"{n_short:,} users have fewer than 3 rows: all theirs are trained on, none tested.")
+
+
+def _global_time(view: _View, validation: float = 0.1, test: float = 0.1) -> _Parts:
+    """Cut at two moments; rows of one moment stay together, on the earlier side."""
+    _check_shares(validation=validation, test=test)
+    times = view.times("global-time")
+    n = len(times)
+    first, second = times[max(round(n * (1 - validation - test)) - 1, 0)], times[max(round(n * (1 - test)) - 1, 0)]
+    part = np.where(times <= first, TRAIN, np.where(times <= second, VALIDATION, TEST)).astype(np.int8)
+    parts = _Parts(part)
+    if not (part == TEST).any():
+        parts.notes.append("no row is later than the second cut: the times are too much alike for a test part.")
+    return parts
+
+
+def _newcomers(view: _View, share: float = 0.1, validation_share: float = 0.05) -> _Parts:
+    """A share of users and of items is wholly unseen in training, one set for validation and another for test.
+
+    Tested are: the latest row of each new user with a warm item (new-warm), every row of a new item by a warm user
+    (warm-new) or by a new one (new-new), and the latest row of each warm user (warm-warm). A new user's other rows are
+    unused: they are the history that a newcomer may bring.
+    """
+    _check_shares(share=share, validation_share=validation_share)
+    user_part = _pick_newcomers(view.data.users.ids, view.users, share, validation_share, view.rng)
+    item_part = _pick_newcomers(view.data.items.ids, view.items, share, validation_share, view.rng)
+    user, item = user_part[view.users], item_part[view.items]
+    groups = (2 * (user != TRAIN) + (item != TRAIN)).astype(np.int8)
+    parts = _Parts(np.full(len(view.rows), UNUSED, np.int8), groups, NEWCOMER_GROUPS)
+    warm = (user == TRAIN) & (item == TRAIN)
+    parts.part[warm] = TRAIN
+    _hold_out_last(view, warm, parts)
+    new_with_warm = (user != TRAIN) & (item == TRAIN)
+    latest = new_with_warm & (view.places(new_with_warm)[1] == 0)
+    parts.part[latest] = user[latest]
+    of_new_item = (item != TRAIN) & ((user == TRAIN) | (user == item))
+    parts.part[of_new_item] = item[of_new_item]
+    return parts
+
+
+def _pick_newcomers(
+    ids: Any, met: npt.NDArray[np.int32], share: float, validation_share: float, rng: np.random.Generator
+) -> npt.NDArray[np.int8]:
+    # Drawn over sorted ids: the choice must not depend on the order of the file.
+    seen = np.unique(met)
+    seen = seen[ids[seen].arg_sort().to_numpy()]
+    part = np.zeros(len(ids), np.int8)
+    part[seen] = random_parts(len(seen), validation_share, share, rng)
+    return part
+
+
+def _cold_start(
+    view: _View,
+    ratings: int = 20,
+    adapt: int = 15,
+    interactions: int | None = None,
+    warm_time: float = 0.8,
+    warm_items: int = 10,
+    test_share: float = 0.2,
+    validation_share: float = 0.1,
+) -> _Parts:
+    """The four groups of the paper's cold-start figure, after the MAMO paper.
+
+    Users with `ratings` rows or more keep their first `ratings`. A user is cold when the first of them is later than the
+    time by which `warm_time` of all rows were made; an item is warm with more than `warm_items` of the kept rows.
+    Tested users: `test_share` of the warm ones and all cold ones less `validation_share`, which serve validation. Of
+    theirs the first `adapt` rows (or only `interactions` of these) are trained on and the rest are asked; of all other
+    users every kept row is trained on.
+    """
+    interactions = adapt if interactions is None else interactions
+    if not 0 < adapt < ratings or not 0 <= interactions <= adapt:
+        raise OptionError(
+            f"cold-start got ratings={ratings}, adapt={adapt}, interactions={interactions}; "
+            "expected 0 < adapt < ratings and 0 <= interactions <= adapt."
+        )
+    _check_shares(test_share=test_share, validation_share=validation_share, warm_time=warm_time / 2)
+    times = view.times("cold-start")
+    from_first, from_last = view.places()
+    kept = (from_first + from_last + 1 >= ratings) & (from_first < ratings)
+    if not kept.any():
+        raise DataError(f"the split 'cold-start' needs users with {ratings} rows or more; there are none.")
+    moment = np.quantile(times, warm_time, method="inverted_cdf")
+    cold_user = np.zeros(len(view.data.users), bool)
+    cold_user[view.users[kept & (from_first == 0) & (times > moment)]] = True
+    cold_item = np.bincount(view.items[kept], minlength=len(view.data.items)) <= warm_items
+    role = np.zeros(len(view.data.users), np.int8)
+    ids = view.data.users.ids
+    for is_cold, share in ((False, test_share), (True, 1.0 - validation_share)):
+        members = np.unique(view.users[kept & (cold_user[view.users] == is_cold)])
+        members = members[ids[members].arg_sort().to_numpy()]
+        shuffled = view.rng.permutation(members)
+        n_validation = round(len(members) * validation_share)
+        role[shuffled[:n_validation]] = VALIDATION
+        role[shuffled[n_validation : n_validation + round(len(members) * share)]] = TEST
+    row_role = role[view.users]
+    part = np.where(
+        row_role == TRAIN, TRAIN, np.where(from_first < interactions, TRAIN, np.where(from_first < adapt, UNUSED, row_role))
+    )
+    parts = _Parts(np.where(kept, part, UNUSED).astype(np.int8))
+    parts.groups = (2 * cold_user[view.users] + cold_item[view.items]).astype(np.int8)
+    parts.group_names = COLD_GROUPS
+    users, items = np.unique(view.users[kept]), np.unique(view.items[kept])
+    n_cold, n_cold_items = int(cold_user[users].sum()), int(cold_item[items].sum())
+    parts.notes.append(
+        f"{len(users) - n_cold:,} warm and {n_cold:,} cold users, "
+        f"{len(items) - n_cold_items:,} warm and {n_cold_items:,} cold items."
+    )
+    n_short = len(np.unique(view.users)) - len(users)
+    if n_short:
+        parts.notes.append(f"{n_short:,} users have fewer than {ratings} rows and take no part.")
+    return parts
+
+
+def _none(view: _View) -> _Parts:
+    return _Parts(np.zeros(len(view.rows), np.int8))
+
+
+SPLITS: dict[str, Callable[..., _Parts]] = {
+    "leave-one-out": _leave_one_out,
+    "random": _random,
+    "global-time": _global_time,
+    "newcomers": _newcomers,
+    "cold-start": _cold_start,
+    "none": _none,
+}
+
+
+def _check_shares(**shares: float) -> None:
+    for name, share in shares.items():
+        if not 0 <= share < 1:
+            raise OptionError(f"{name} is {share}; expected a share of at least 0 and below 1.")
+    if sum(shares.values()) >= 1:
+        given = " + ".join(shares)
+        raise OptionError(f"{given} is {sum(shares.values()):g}; their sum must stay below 1, or nothing is left to train on.")

@@ -1,0 +1,33 @@
+"""Every error a user can cause. A message says what came, what was expected and what to do, in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class GmlfmError(Exception):
+    """Something the caller can put right: the command line prints the message alone and exits with 2."""
+
+
+class SchemaError(GmlfmError):
+    """The description of the data is wrong, or does not fit the tables."""
+
+
+class DataError(GmlfmError):
+    """A table or file holds something that cannot be used."""
+
+
+class OptionError(GmlfmError):
+    """An option or argument has a value that is not allowed."""
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """'; did you mean ...?' where something known is close, otherwise the list of what is known."""
+    names = list(known)
+    by_case = {name.lower(): name for name in names}
+    close = get_close_matches(given.lower(), by_case, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean '{by_case[close[0]]}'?"
+    shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    return f"; known: {shown}." if names else "."

@@ -1,0 +1,99 @@
+"""Tables as strangers have them, for Hypothesis; and small fixed ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from hypothesis import strategies as st
+
+from gmlfm import Dataset
+
+AWKWARD = [
+    "",
+    " ",
+    "0",
+    "007",
+    "7",
+    "7.0",
+    "1e3",
+    "NULL",
+    "nan",
+    "NaN",
+    "None",
+    "é",
+    "日本",
+    "a|b",
+    '"',
+    "'",
+    "\n",
+    "\t",
+    "🦆",
+    "-1",
+]
+texts = st.one_of(st.sampled_from(AWKWARD), st.text(max_size=6))
+ids = st.one_of(texts, st.integers(-3, 30).map(str))
+numbers = st.one_of(st.floats(width=64), st.floats(-1e3, 1e3), st.just(0.0))
+
+
+@st.composite
+def datasets(draw: st.DrawFn, min_rows: int = 1, max_rows: int = 30, few: bool = False) -> Dataset:
+    """Any dataset with all kinds of fields; users and items may lack a table row, cells may be missing."""
+    pool = st.integers(0, 5).map(str) if few else ids
+    rows = draw(st.lists(st.tuples(pool, pool, st.integers(0, 9)), min_size=min_rows, max_size=max_rows))
+    interactions = pl.DataFrame(rows, schema={"u": pl.String, "i": pl.String, "t": pl.Int64}, orient="row")
+    tags = draw(st.lists(st.none() | st.lists(texts, max_size=5), min_size=len(rows), max_size=len(rows)))
+    device = draw(st.lists(st.none() | texts, min_size=len(rows), max_size=len(rows)))
+    interactions = interactions.with_columns(
+        pl.Series("device", device, dtype=pl.String), pl.Series("mood", tags, dtype=pl.List(pl.String))
+    )
+    schema: dict[str, Any] = {
+        "interactions": {"user": "u", "item": "i", "time": "t", "context": {"device": "category", "mood": {"kind": "set"}}}
+    }
+    tables = {}
+    for side, weighting in (("users", "sqrt"), ("items", "none")):
+        if draw(st.booleans()):
+            tables[side] = draw(side_tables())
+            schema[side] = {
+                "id": "id",
+                "fields": {"a": "category", "n": "number", "s": {"kind": "set", "weighting": weighting}},
+            }
+    return Dataset.from_tables(interactions, **tables, schema=schema)
+
+
+@st.composite
+def side_tables(draw: st.DrawFn) -> pl.DataFrame:
+    listed = draw(st.lists(ids, min_size=1, max_size=10, unique=True))
+
+    def cells(one: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(st.none() | one, min_size=len(listed), max_size=len(listed)))
+
+    return pl.DataFrame(
+        {
+            "id": pl.Series(listed, dtype=pl.String),
+            "a": pl.Series(cells(texts), dtype=pl.String),
+            "n": pl.Series(cells(numbers), dtype=pl.Float64),
+            "s": pl.Series(cells(st.lists(texts, max_size=5)), dtype=pl.List(pl.String)),
+        }
+    )
+
+
+def plain(users: list[int], items: list[int], times: list[int] | None = None, **columns: Any) -> Dataset:
+    """Interactions alone, ids from numbers."""
+    table: dict[str, Any] = {"user": [f"u{one}" for one in users], "item": [f"i{one}" for one in items], **columns}
+    schema: dict[str, Any] = {"user": "user", "item": "item", "repeats": "keep"}
+    if times is not None:
+        table["time"], schema["time"] = times, "time"
+    if "label" in columns:
+        schema["label"] = "label"
+    return Dataset.from_tables(pl.DataFrame(table), schema={"interactions": schema})
+
+
+def random_plain(n_users: int, n_items: int, n_rows: int, seed: int = 0) -> Dataset:
+    rng = np.random.default_rng(seed)
+    return plain(
+        rng.integers(n_users, size=n_rows).tolist(),
+        rng.integers(n_items, size=n_rows).tolist(),
+        rng.integers(1000, size=n_rows).tolist(),
+    )

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from gmlfm import load_dataset
+from gmlfm.data.sources.inspection import inspect_files, write_schema
+from gmlfm.errors import DataError, SchemaError
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """Three files as a shop's export would have them."""
+    purchases = ["Käufer;Artikel;Datum;Menge;Kanal"]
+    purchases += [
+        f"{n % 7:04d};A-{n % 11};{1 + n % 27:02d}.{1 + n % 12:02d}.2024;{1 + n % 3};{'web' if n % 2 else 'app'}"
+        for n in range(120)
+    ]
+    purchases.insert(40, "0003;A-1")
+    (tmp_path / "purchases.csv").write_bytes("\r\n".join(purchases).encode("latin-1"))
+    buyers = ['Käufer;Ort;"age";joined'] + [
+        f'{n:04d};"Straße ""{n % 3}""";{"NULL" if n == 2 else 20 + n};2020-01-0{n + 1}' for n in range(7)
+    ]
+    (tmp_path / "buyers.csv").write_bytes("\n".join(buyers).encode("latin-1"))
+    items = ["Artikel\tname\ttags\tprice\tcolour"]
+    items += [
+        f"A-{n}\tThing number {n}\t{'red|old' if n % 2 else 'new|red|big'}\t{n},5\t{'blue' if n % 3 else ''}" for n in range(11)
+    ]
+    (tmp_path / "items.tsv").write_text("\ufeff" + "\n".join(items), encoding="utf-8")
+    return tmp_path
+
+
+def test_a_shops_messy_export_is_understood(shop: Path) -> None:
+    inspected = inspect_files([shop / "items.tsv", shop / "buyers.csv", shop / "purchases.csv"], shop)
+    schema = inspected.schema
+    assert (schema.interactions.path, schema.interactions.user, schema.interactions.item) == (
+        "purchases.csv",
+        "Käufer",
+        "Artikel",
+    )
+    assert (schema.interactions.time, schema.interactions.weight) == ("Datum", "Menge")
+    assert (schema.interactions.read.separator, schema.interactions.read.encoding, schema.interactions.read.tolerate) == (
+        ";",
+        "cp1252",
+        1,
+    )
+    assert schema.users is not None
+    assert schema.items is not None
+    assert {one.name: one.kind for one in schema.users.fields} == {"Ort": "category", "age": "number"}
+    assert schema.users.read.null == ("", "NULL")
+    assert {one.name: one.kind for one in schema.items.fields} == {"tags": "set", "price": "number", "colour": "category"}
+    assert schema.items.title == "name"
+    assert schema.items.read.decimal == ","
+    assert "first line 41 (2 fields instead of 5)" in inspected.guess.reasons["interactions.read.tolerate"]
+    write_schema(inspected, shop / "dataset.toml")
+    data = load_dataset(shop)
+    assert data.users.ids.to_list()[:2] == ["0000", "0001"]
+    assert data.items.fields["price"].to_list()[1] == 1.5
+    assert data.users.fields["Ort"][0] == 'Straße "0"'
+    assert data.users.fields["age"][2] is None
+
+
+def test_what_was_written_before_is_kept(shop: Path) -> None:
+    inspected = inspect_files([shop / "purchases.csv"], shop)
+    write_schema(inspected, shop / "dataset.toml")
+    before = (shop / "dataset.toml").read_text()
+    with pytest.raises(DataError, match="exists already; it was left as it is"):
+        write_schema(inspected, shop / "dataset.toml")
+    assert (shop / "dataset.toml").read_text() == before
+    write_schema(inspected, shop / "dataset.toml", force=True)
+
+
+def test_a_file_of_numbers_without_a_header(tmp_path: Path) -> None:
+    rows = [f"{n % 5}\t{100 + n % 9}\t{1 + n % 5}\t{881250000 + n}" for n in range(60)]
+    (tmp_path / "u.data").write_text("\n".join(rows))
+    inspected = inspect_files([tmp_path / "u.data"], tmp_path)
+    schema = inspected.schema.interactions
+    assert schema.read.columns == ("column_1", "column_2", "column_3", "column_4")
+    asked = inspect_files([tmp_path / "u.data"], tmp_path, user="column_1", item="column_2").schema.interactions
+    assert (asked.user, asked.item) == ("column_1", "column_2")
+
+
+def test_movielens_as_csv_is_not_led_astray_by_small_numbers(tmp_path: Path) -> None:
+    n = 300
+    ratings = pl.DataFrame(
+        {
+            "userId": [1 + i % 20 for i in range(n)],
+            "movieId": [1 + i * 7 % 50 for i in range(n)],
+            "rating": [1 + i % 5 for i in range(n)],
+            "timestamp": [978300000 + i for i in range(n)],
+        }
+    )
+    ratings.write_csv(tmp_path / "ratings.csv")
+    genres = ["Action|Comedy", "Drama", "Comedy"]
+    movies = pl.DataFrame(
+        {
+            "movieId": range(1, 51),
+            "title": [f"Film {i} (1999)" for i in range(50)],
+            "genres": [genres[i % 3] for i in range(50)],
+        }
+    )
+    movies.write_csv(tmp_path / "movies.csv")
+    users = pl.DataFrame(
+        {"userId": range(1, 21), "gender": ["F", "M"] * 10, "age": [1, 18, 25, 35] * 5, "zip": [f"0{i:04d}" for i in range(20)]}
+    )
+    users.write_csv(tmp_path / "users.csv")
+    schema = inspect_files([tmp_path / name for name in ("movies.csv", "ratings.csv", "users.csv")], tmp_path).schema
+    assert (schema.interactions.user, schema.interactions.item) == ("userId", "movieId")
+    assert (schema.interactions.label, schema.interactions.time) == ("rating", "timestamp")
+    assert schema.items is not None
+    assert schema.users is not None
+    assert [(one.name, one.kind) for one in schema.items.fields] == [("genres", "set")]
+    assert [(one.name, one.kind) for one in schema.users.fields] == [("gender", "category"), ("age", "number")]
+
+
+def test_parquet_and_json_lines(tmp_path: Path) -> None:
+    pl.DataFrame({"user": [1, 1, 2], "item": ["a", "b", "a"]}).write_parquet(tmp_path / "events.parquet")
+    (tmp_path / "items.jsonl").write_text('{"item": "a", "tags": ["x", "y"]}\n{"item": "b", "tags": ["y"]}\n')
+    inspected = inspect_files([tmp_path / "events.parquet", tmp_path / "items.jsonl"], tmp_path)
+    assert inspected.schema.items is not None
+    assert inspected.schema.items.fields[0].kind == "set"
+    write_schema(inspected, tmp_path / "dataset.toml")
+    assert load_dataset(tmp_path).items.fields["tags"].to_list() == [["x", "y"], ["y"]]
+
+
+def test_what_cannot_be_guessed_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("when,how much\n2020-01-01,1.5\n2020-01-02,2.5\n")
+    with pytest.raises(SchemaError, match=r"no column of .*looks like the user's id .*--user COLUMN"):
+        inspect_files([tmp_path / "a.csv"], tmp_path)
+    with pytest.raises(SchemaError, match="has no column 'buyr'"):
+        inspect_files([tmp_path / "a.csv"], tmp_path, user="buyr")
+    with pytest.raises(DataError, match="is a folder"):
+        inspect_files([tmp_path], tmp_path)
+    (tmp_path / "b.csv").write_text("a,b\n" + "1,2\n1\n" * 5)
+    with pytest.raises(DataError, match="more than a fifth of all lines"):
+        inspect_files([tmp_path / "b.csv"], tmp_path)
+    (tmp_path / "c.csv").write_text("user,item\n")
+    with pytest.raises(DataError, match="has a header but no rows"):
+        inspect_files([tmp_path / "c.csv"], tmp_path)

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gmlfm import Schema
+from gmlfm.data.schema import Field, InteractionsSchema, ReadOptions, SideSchema
+from gmlfm.data.schema_toml import to_toml
+from gmlfm.errors import SchemaError
+
+CONTRACT = """
+name = "my-shop"
+[interactions]
+path = "purchases.parquet"
+user = "buyer_id"
+item = "sku"
+time = "bought_at"
+label = "stars"
+positive = "stars >= 4"
+weight = "quantity"
+context = { device = "category" }
+[users]
+path = "buyers.csv"
+id = "buyer_id"
+fields = { city = "category", age = "number" }
+[items]
+path = "catalogue.jsonl"
+id = "sku"
+fields = { category = "category", tags = { kind = "set", separator = "|", weighting = "mean" }, price = "number" }
+title = "name"
+[encoding]
+min_count = { item = 2, tags = 5 }
+read = { separator = ";", encoding = "latin-1", null = ["NULL", ""] }
+"""
+
+
+def test_the_contracts_own_example_is_read(tmp_path: Path) -> None:
+    (tmp_path / "dataset.toml").write_text(CONTRACT)
+    schema = Schema.from_toml(tmp_path / "dataset.toml")
+    assert schema.interactions.positive == "stars >= 4"
+    assert schema.interactions.context == (Field("device", "category"),)
+    assert schema.items is not None
+    assert schema.items.fields[1] == Field("tags", "set", "|", "mean")
+    assert schema.items.title == "name"
+    assert schema.items.read == ReadOptions(separator=";", encoding="latin-1", null=("NULL", ""))
+    assert schema.min_count_of("item", "tags") == 5
+    assert schema.min_count_of("user", "city") == 1
+
+
+def test_a_tables_own_read_options_go_before_the_shared_ones(tmp_path: Path) -> None:
+    text = CONTRACT.replace('title = "name"', 'title = "name"\nread = { separator = "," }')
+    (tmp_path / "dataset.toml").write_text(text)
+    schema = Schema.from_toml(tmp_path / "dataset.toml")
+    assert schema.items is not None
+    assert (schema.items.read.separator, schema.items.read.encoding) == (",", "latin-1")
+
+
+names = st.text(min_size=1, max_size=8)
+fields = st.builds(Field, names, st.sampled_from(["category", "number"])) | st.builds(
+    Field, names, st.just("set"), st.none() | st.sampled_from(["|", "\t", '"', "\\"]), st.sampled_from(["none", "mean", "sqrt"])
+)
+field_tuples = st.lists(fields, max_size=3, unique_by=lambda one: one.name).map(tuple)
+read_options = st.builds(
+    ReadOptions,
+    separator=st.none() | st.sampled_from([";", "\t", "::"]),
+    encoding=st.none() | st.just("latin-1"),
+    null=st.none() | st.lists(st.text(max_size=4), max_size=3).map(tuple),
+    columns=st.none() | st.lists(names, max_size=3).map(tuple),
+    tolerate=st.integers(0, 5),
+)
+sides = st.builds(SideSchema, id=names, path=names, fields=field_tuples, title=st.none() | names, read=read_options)
+
+
+@given(
+    st.builds(
+        Schema,
+        name=names,
+        interactions=st.builds(
+            InteractionsSchema,
+            user=names,
+            item=names,
+            path=names,
+            time=st.none() | names,
+            weight=st.none() | names,
+            repeats=st.sampled_from(["merge", "keep"]),
+            context=field_tuples,
+            read=read_options,
+        ),
+        users=st.none() | sides,
+        items=st.none() | sides,
+    )
+)
+def test_a_schema_written_as_toml_reads_back_the_same(schema: Schema) -> None:
+    import tomllib
+
+    reasons = {"interactions.user": "two\nlines # and a mark", "items.unused": "not used:\nsome: text"}
+    assert Schema.from_dict(tomllib.loads(to_toml(schema, reasons))) == schema
+
+
+MINIMAL: dict[str, Any] = {"interactions": {"user": "u", "item": "i"}}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"interactoins": {}}, "unknown key 'interactoins'; did you mean 'interactions'?"),
+        ({"interactions": {"user": "u", "item": "i", "tme": "t"}}, "unknown key 'tme'; did you mean 'time'?"),
+        ({"interactions": {"user": "u"}}, "has no 'item'"),
+        ({"interactions": {"user": 3, "item": "i"}}, "user is 3; expected text"),
+        ({"interactions": "x"}, "expected a table"),
+        ({"items": {"id": "i", "fields": {"a": "categroy"}}}, "kind 'categroy'; expected category, set or number; did you mean"),
+        ({"items": {"id": "i", "fields": {"a": {"kind": "number", "separator": "|"}}}}, "separator and weighting belong to a set"),
+        ({"items": {"id": "i", "fields": {"a": {"kind": "set", "weighting": "max"}}}}, "expected none, mean or sqrt"),
+        ({"items": {"fields": {}}}, "has no 'id'"),
+        ({"encoding": {"min_count": {"itm": 2}}}, "names 'itm', no field; did you mean 'item'?"),
+        ({"encoding": {"min_count": {"item": 0}}}, "expected a whole number of 1 or more"),
+        ({"encoding": {"read": {"tolerate": -1}}}, "tolerate is -1"),
+        ({"encoding": {"read": {"null": "NULL"}}}, "expected a list of texts"),
+        ({"users": {"id": "u", "fields": {"x": "category"}}, "items": {"id": "i", "fields": {"x": "category"}},
+          "encoding": {"min_count": {"x": 2}}}, "write 'user.x' or 'item.x'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_schema_is_refused_in_a_sentence(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(SchemaError) as caught:
+        Schema.from_dict({**MINIMAL, **change}, source="dataset.toml")
+    assert message in str(caught.value)
+    assert "dataset.toml" in str(caught.value)
+
+
+def test_broken_toml_names_the_file_and_the_place(tmp_path: Path) -> None:
+    path = tmp_path / "dataset.toml"
+    path.write_text("name = \n")
+    with pytest.raises(SchemaError, match=r"dataset\.toml is not a valid TOML file: .*line 1"):
+        Schema.from_toml(path)
+    with pytest.raises(SchemaError, match="could not be read"):
+        Schema.from_toml(tmp_path / "other.toml")

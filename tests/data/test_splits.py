@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gmlfm import Dataset, make_split
+from gmlfm.data.splits import COLD_GROUPS, NEWCOMER_GROUPS, SPLITS, Split
+from gmlfm.errors import DataError, OptionError
+from tests.data.arbitrary import datasets, plain, random_plain
+
+
+def parts(split: Split) -> list[np.ndarray]:
+    return [split.train, split.validation, split.test, split.unused]
+
+
+@given(datasets(min_rows=1, few=True), st.sampled_from(["leave-one-out", "random", "global-time", "none"]), st.integers(0, 3))
+def test_a_split_is_a_partition_and_the_same_each_time(data: Dataset, name: str, seed: int) -> None:
+    split = make_split(data, name, seed=seed)
+    assert np.sort(np.concatenate(parts(split))).tolist() == data.positive_rows.tolist()
+    assert all((np.diff(rows) > 0).all() for rows in parts(split))
+    again = make_split(data, name, seed=seed)
+    assert again.hash == split.hash
+
+
+@pytest.mark.parametrize("name", ["leave-one-out", "global-time", "newcomers", "cold-start"])
+def test_the_order_of_the_file_does_not_matter_where_times_differ(name: str) -> None:
+    rng = np.random.default_rng(0)
+    users, items = rng.integers(20, size=600), rng.integers(40, size=600)
+    times = rng.permutation(600)
+    order = rng.permutation(600)
+    options = {"ratings": 10, "adapt": 6} if name == "cold-start" else {}
+    one = make_split(plain(users.tolist(), items.tolist(), times.tolist()), name, **options)
+    two = make_split(plain(users[order].tolist(), items[order].tolist(), times[order].tolist()), name, **options)
+    for left, right in zip(parts(one), parts(two), strict=True):
+        assert sorted(times[left].tolist()) == sorted(times[order][right].tolist())
+    assert len(one.test) > 0
+
+
+@given(datasets(few=True))
+def test_leave_one_out_tests_the_latest_and_validates_the_one_before(data: Dataset) -> None:
+    split = make_split(data)
+    part = {
+        int(row): name for name, rows in zip("tvx", (split.train, split.validation, split.test), strict=True) for row in rows
+    }
+    rows = data.interactions.with_row_index("row").rows(named=True)
+    for user in set(data.user_numbers.tolist()):
+        mine = sorted((row["time"], row["row"]) for row in rows if row["user"] == user)
+        expected = "t" * len(mine) if len(mine) < 3 else "t" * (len(mine) - 2) + "vx"
+        assert "".join(part[row] for _, row in mine) == expected
+
+
+def test_users_with_too_few_rows_are_counted_out_loud() -> None:
+    split = make_split(plain([1, 1, 1, 2, 2, 3], [1, 2, 3, 1, 2, 1]))
+    assert split.notes[0] == "2 users have fewer than 3 rows: all theirs are trained on, none tested."
+    assert "no time is declared" in split.notes[1]
+    assert (split.validation.tolist(), split.test.tolist()) == ([1], [2])
+
+
+def test_random_has_exact_shares_and_follows_its_seed() -> None:
+    data = random_plain(50, 50, 1000)
+    split = make_split(data, "random")
+    assert [len(rows) for rows in parts(split)] == [700, 200, 100, 0]
+    assert make_split(data, "random", seed=1).hash != split.hash
+
+
+def test_global_time_keeps_one_moment_together() -> None:
+    data = plain([1] * 10, list(range(10)), [0, 0, 0, 0, 1, 1, 1, 1, 2, 2])
+    split = make_split(data, "global-time", validation=0.2, test=0.2)
+    assert [rows.tolist() for rows in parts(split)[:3]] == [[0, 1, 2, 3, 4, 5, 6, 7], [], [8, 9]]
+    same = make_split(plain([1] * 3, [1, 2, 3], [7, 7, 7]), "global-time")
+    assert "too much alike" in same.notes[0]
+
+
+def test_newcomers_are_wholly_unseen_in_training() -> None:
+    data = random_plain(100, 80, 3000)
+    split = make_split(data, "newcomers", share=0.2, validation_share=0.1)
+    train_users, train_items = set(data.user_numbers[split.train]), set(data.item_numbers[split.train])
+    assert split.group_names == NEWCOMER_GROUPS
+    newcomers: dict[str, list[set[int]]] = {}
+    for name, rows, groups in (("v", split.validation, split.validation_groups), ("x", split.test, split.test_groups)):
+        assert groups is not None
+        assert set(groups.tolist()) == {0, 1, 2, 3}
+        users, items = data.user_numbers[rows], data.item_numbers[rows]
+        assert train_users.isdisjoint(users[groups >= 2])
+        assert train_items.isdisjoint(items[groups % 2 == 1])
+        assert train_users.issuperset(users[groups < 2])
+        newcomers[name] = [set(users[groups >= 2]), set(items[groups % 2 == 1])]
+        latest = users[groups == 2]
+        assert len(latest) == len(set(latest))
+    assert len(newcomers["x"][0]) == 20
+    assert newcomers["v"][0].isdisjoint(newcomers["x"][0])
+    assert newcomers["v"][1].isdisjoint(newcomers["x"][1])
+
+
+def test_every_row_of_a_new_item_by_a_warm_user_is_tested() -> None:
+    data = random_plain(100, 80, 3000)
+    split = make_split(data, "newcomers", share=0.2)
+    assert split.test_groups is not None
+    new_items = set(data.item_numbers[split.test][split.test_groups % 2 == 1])
+    new_users = set(data.user_numbers[np.concatenate(parts(split))]) - set(data.user_numbers[split.train])
+    due = [row for row in data.positive_rows if data.item_numbers[row] in new_items and data.user_numbers[row] not in new_users]
+    assert set(due) == set(split.test[split.test_groups == 1])
+
+
+def test_cold_start_has_the_four_groups() -> None:
+    rng = np.random.default_rng(1)
+    users = np.repeat(np.arange(60), 25)
+    # User k starts at k * 10: the last users' first rows are later than 80 % of all rows.
+    times = np.repeat(np.arange(60) * 10, 25) + np.tile(np.arange(25), 60)
+    items = np.minimum(rng.geometric(0.05, size=len(users)), 80)
+    data = plain(users.tolist(), items.tolist(), times.tolist())
+    split = make_split(data, "cold-start")
+    assert split.group_names == COLD_GROUPS
+    moment = np.sort(times)[round(0.8 * len(times)) - 1]
+    cold_users = {user for user in range(60) if times[users == user].min() > moment}
+    kept = np.tile(np.arange(25), 60) < 20
+    popular = {item for item in range(81) if (items[kept] == item).sum() > 10}
+    assert split.test_groups is not None
+    for row, group in zip(split.test, split.test_groups, strict=True):
+        assert (group >= 2) == (users[row] in cold_users)
+        assert (group % 2 == 1) == (items[row] not in popular)
+    assert f"{60 - len(cold_users)} warm and {len(cold_users)} cold users" in split.notes[0]
+    tested = set(users[split.test])
+    place = np.tile(np.arange(25), 60)
+    assert all(15 <= place[row] < 20 for row in split.test)
+    assert {place[row] for row in split.train if users[row] in tested} == set(range(15))
+    fewer = make_split(data, "cold-start", interactions=3)
+    assert {place[row] for row in fewer.train if users[row] in tested} == {0, 1, 2}
+    assert fewer.test.tolist() == split.test.tolist()
+
+
+def test_the_rating_task_splits_rows_with_a_label() -> None:
+    data = plain([1, 1, 1, 1], [1, 2, 3, 4], label=[1.0, None, 3.0, 4.0])
+    split = make_split(data, task="rating")
+    assert [rows.tolist() for rows in parts(split)[:3]] == [[0], [2], [3]]
+    with pytest.raises(DataError, match="declares no label"):
+        make_split(plain([1], [1]), task="rating")
+
+
+def test_only_positives_are_split_for_top_n() -> None:
+    table = pl.DataFrame({"u": ["a"] * 4, "i": list("wxyz"), "stars": [5, 5, 5, 1]})
+    data = Dataset.from_tables(table, schema={"interactions": {"user": "u", "item": "i", "positive": "stars >= 4"}})
+    assert make_split(data).test.tolist() == [2]
+
+
+def test_wrong_wishes_are_refused() -> None:
+    data = plain([1, 1, 1], [1, 2, 3])
+    with pytest.raises(OptionError, match="split is 'leave-one-oot'; did you mean 'leave-one-out'"):
+        make_split(data, "leave-one-oot")
+    with pytest.raises(OptionError, match="has no option 'tst'; did you mean 'test'"):
+        make_split(data, "random", tst=0.1)
+    with pytest.raises(OptionError, match="their sum must stay below 1"):
+        make_split(data, "random", validation=0.5, test=0.5)
+    with pytest.raises(OptionError, match="expected a share"):
+        make_split(data, "random", test=-0.1)
+    for name in ("global-time", "cold-start"):
+        with pytest.raises(DataError, match="needs times"):
+            make_split(data, name)
+    with pytest.raises(OptionError, match="0 < adapt < ratings"):
+        make_split(data, "cold-start", adapt=30)
+    with pytest.raises(DataError, match="users with 20 rows or more; there are none"):
+        make_split(plain([1], [1], [1]), "cold-start")
+
+
+def test_every_split_runs_on_one_row() -> None:
+    for name in set(SPLITS) - {"cold-start", "newcomers"}:
+        assert make_split(plain([1], [1], [1]), name).train.tolist() == [0]

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import datetime as dt
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gmlfm.data.columns import Origin
+from gmlfm.data.times import as_times, day_comes_first
+from gmlfm.errors import DataError
+
+HERE = Origin("events.csv")
+MOMENT = dt.datetime(2019, 12, 31, 14, 5, tzinfo=dt.UTC)
+MICROSECONDS = int(MOMENT.timestamp() * 1e6)
+MIDNIGHT = int(MOMENT.replace(hour=0, minute=0).timestamp() * 1e6)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2019-12-31 14:05:00", MICROSECONDS),
+        ("2019-12-31T14:05:00Z", MICROSECONDS),
+        ("2019-12-31T15:05:00+01:00", MICROSECONDS),
+        ("2019-12-31T14:05:00.250000", MICROSECONDS + 250_000),
+        ("2019-12-31 14:05", MICROSECONDS),
+        ("31.12.2019 14:05", MICROSECONDS),
+        ("31/12/2019 14:05:00", MICROSECONDS),
+        ("12/31/2019 14:05", MICROSECONDS),
+        ("2019/12/31", MIDNIGHT),
+        ("20191231", MIDNIGHT),
+        ("31.12.2019", MIDNIGHT),
+        ("31 Dec 2019", MIDNIGHT),
+        ("December 31, 2019", MIDNIGHT),
+    ],
+)
+def test_the_shapes_people_write(text: str, expected: int) -> None:
+    assert as_times(pl.Series("t", [text, None]), HERE).to_list() == [expected, None]
+
+
+def test_several_shapes_in_one_column() -> None:
+    mixed = pl.Series("t", ["2019-12-31", "31.12.2019", "12/31/2019 00:00", "20191231"])
+    assert as_times(mixed, HERE).to_list() == [MIDNIGHT] * 4
+
+
+def test_the_whole_column_decides_whether_the_day_comes_first() -> None:
+    day_first = pl.Series("t", ["03/04/2019", "25/04/2019"])
+    assert day_comes_first(day_first) is True
+    assert dt.datetime.fromtimestamp(as_times(day_first, HERE)[0] / 1e6, dt.UTC).month == 4
+    month_first = pl.Series("t", ["03/04/2019", "04/25/2019"])
+    assert day_comes_first(month_first) is False
+    assert dt.datetime.fromtimestamp(as_times(month_first, HERE)[0] / 1e6, dt.UTC).month == 3
+    assert day_comes_first(pl.Series("t", ["03/04/2019"])) is None
+    assert as_times(pl.Series("t", ["03/04/2019"]), HERE, "%d/%m/%Y")[0] == int(
+        dt.datetime(2019, 4, 3, tzinfo=dt.UTC).timestamp() * 1e6
+    )
+
+
+def test_numbers_stay_numbers() -> None:
+    assert as_times(pl.Series("t", ["978300760", "5"]), HERE).to_list() == [978300760, 5]
+    assert as_times(pl.Series("t", [1.5, float("nan")]), HERE).to_list() == [1.5, None]
+    assert as_times(pl.Series("t", [dt.date(2019, 12, 31)]), HERE).to_list() == [MIDNIGHT]
+
+
+def test_no_time_is_refused_with_its_place() -> None:
+    with pytest.raises(
+        DataError, match=r"events\.csv row 2: column 't' holds 'soon' where a date or a number was expected \(1 such rows\)"
+    ):
+        as_times(pl.Series("t", ["2019-12-31", "soon"]), HERE)
+    with pytest.raises(DataError, match="where a time like %Y was expected"):
+        as_times(pl.Series("t", ["31.12.2019"]), HERE, "%Y")
+
+
+@given(st.lists(st.datetimes(dt.datetime(1950, 1, 1), dt.datetime(2100, 1, 1)), min_size=1, max_size=20))
+def test_order_in_time_survives_any_shape_with_seconds(moments: list[dt.datetime]) -> None:
+    whole = [moment.replace(microsecond=0) for moment in moments]
+    expected = [int(moment.replace(tzinfo=dt.UTC).timestamp()) * 1_000_000 for moment in whole]
+    for shape in ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%d.%m.%Y %H:%M:%S"):
+        assert as_times(pl.Series("t", [moment.strftime(shape) for moment in whole]), HERE).to_list() == expected

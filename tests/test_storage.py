@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gmlfm.errors import DataError
+from gmlfm.storage import new_folder, write_text
+
+
+def test_a_text_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    write_text(tmp_path / "deep" / "a.txt", "one")
+    write_text(tmp_path / "deep" / "a.txt", "two")
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["a.txt"]
+    with pytest.raises(UnicodeEncodeError):
+        write_text(tmp_path / "deep" / "a.txt", "three \ud800")
+    assert (tmp_path / "deep" / "a.txt").read_text() == "two"
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["a.txt"]
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    target = tmp_path / "run"
+    with new_folder(target) as new:
+        (new / "a").write_text("old")
+    with pytest.raises(DataError), new_folder(target) as new:
+        (new / "a").write_text((new / "gone").read_text())
+    assert (target / "a").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(DataError, match="could not be written"):
+        write_text(tmp_path / "file" / "below", "text")
+    with pytest.raises(DataError, match="could not be written"), new_folder(tmp_path / "file" / "below"):
+        pass
