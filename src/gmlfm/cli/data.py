@@ -1,41 +1,167 @@
-"""gmlfm data: describe a dataset."""
+"""gmlfm data: list, get and describe datasets."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from gmlfm.cli.main import shared_options
+from gmlfm.cli.progress import bar, steps
 from gmlfm.cli.summary import show_summary
 from gmlfm.data.describe import describe
-from gmlfm.data.sources import load_dataset
+from gmlfm.data.sources import data_roots, load_dataset
+from gmlfm.data.sources.bazaar import Market, write_bazaar
+from gmlfm.data.sources.catalogue import SOURCES, Source
+from gmlfm.data.sources.getting import accept_terms, get_dataset, source_of, terms_to_accept
+from gmlfm.data.sources.named import here, locate
+from gmlfm.data.sources.preparing import prepare
 from gmlfm.data.splits import SPLITS
+from gmlfm.errors import DataError, OptionError
 
 
 def add_to(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser("data", help="look at datasets")
+    parser: argparse.ArgumentParser = commands.add_parser("data", help="list, get, describe and prepare datasets")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=type(parser))
-    about = verbs.add_parser(
-        "describe",
-        help="what a dataset holds, and what to know before training",
-        description="Counts, fields, the long tail, what is new in validation and test, and warnings.",
-    )
-    about.add_argument("data", metavar="DATA", help="a name, a folder with a dataset.toml, or the path of a .toml")
-    add_data_options(about)
-    about.add_argument(
-        "--split", default="leave-one-out", choices=list(SPLITS), metavar="NAME", help=f"one of {', '.join(SPLITS)}"
-    )
-    about.add_argument("--seed", type=int, default=0, help="of the split (default: 0)")
-    shared_options(about)
-    about.set_defaults(run=run_describe)
+    _add_list(verbs)
+    _add_get(verbs)
+    _add_describe(verbs)
+    _add_prepare(verbs)
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-root", metavar="DIR", help="where named datasets lie (else $GMLFM_DATA, else the cache folder)")
     parser.add_argument("--strict", action="store_true", help="refuse interactions whose user or item has no row in its table")
+
+
+def _add_list(verbs: Any) -> None:
+    parser = verbs.add_parser("list", help="what is here and what can be had")
+    parser.add_argument("--data-root", metavar="DIR", help="where to look (else $GMLFM_DATA, else the cache folder)")
+    shared_options(parser)
+    parser.set_defaults(run=run_list)
+
+
+def run_list(options: argparse.Namespace) -> None:
+    rows: list[dict[str, Any]] = []
+    for name, source in SOURCES.items():
+        place = here(name, options.data_root)
+        rows.append(
+            {
+                "name": name,
+                "about": source.about,
+                "here": str(place) if place else None,
+                "bytes": sum(file.stat().st_size for file in place.rglob("*") if file.is_file()) if place else 0,
+                "how": "built in" if name == "bazaar" else _way(source),
+                "terms": source.terms,
+            }
+        )
+    if options.json:
+        print(json.dumps(rows, ensure_ascii=False))
+        return
+    table = Table(header_style="bold", caption="gmlfm data get NAME shows the terms before it fetches", caption_justify="left")
+    for heading in ("name", "what it is", "here", "how to get it", "terms"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        size = f"{row['bytes'] / 1e6:,.1f} MB" if row["here"] else "yes" if row["name"] == "bazaar" else "-"
+        table.add_row(row["name"], row["about"], size, row["how"], "to accept" if row["terms"] else "-")
+    Console().print(table)
+
+
+def _way(source: Source) -> str:
+    return f"download, {source.megabytes:g} MB" if source.url else f"--from {source.needs}"
+
+
+def _add_get(verbs: Any) -> None:
+    parser = verbs.add_parser(
+        "get",
+        help="download or convert a named dataset",
+        description="Put a named dataset's files where they load by name. "
+        "Nothing that is there is touched until the new files are whole.",
+    )
+    parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(SOURCES)}")
+    parser.add_argument(
+        "--from", dest="files", nargs="+", metavar="FILE", default=[], help="local archive, files or folder to take it from"
+    )
+    parser.add_argument("--accept-terms", action="store_true", help="accept the terms of use without being asked")
+    parser.add_argument(
+        "--any-checksum", action="store_true", help="take a local archive whose checksum is not the official one"
+    )
+    parser.add_argument("--data-root", metavar="DIR", help="where to put it (else $GMLFM_DATA, else the cache folder)")
+    parser.add_argument("--out", metavar="DIR", help="put it in this folder instead")
+    parser.add_argument("--category", metavar="NAME", help="mercari: the root category to keep")
+    parser.add_argument("--users", type=int, metavar="N", help="bazaar: how many buyers (default: 3,855)")
+    parser.add_argument("--purchases", type=int, metavar="N", help="bazaar: how many purchases (default: 46,712)")
+    parser.add_argument("--seed", type=int, default=0, help="bazaar: which market (default: 0)")
+    shared_options(parser)
+    parser.set_defaults(run=run_get)
+
+
+def run_get(options: argparse.Namespace) -> None:
+    source_of(options.name)
+    if options.name != "bazaar" and (options.users is not None or options.purchases is not None):
+        raise OptionError(f"--users and --purchases belong to bazaar, not to {options.name}.")
+    root = Path(options.data_root) if options.data_root else next(data_roots())
+    _agree(options, root)
+    market = None
+    if options.name == "bazaar":
+        default = Market()
+        users = default.n_users if options.users is None else options.users
+        purchases = round(users * default.n_purchases / default.n_users) if options.purchases is None else options.purchases
+        if options.users is None and options.purchases is not None:
+            users = max(1, round(purchases * default.n_users / default.n_purchases)) if purchases > 0 else 1
+        market = Market(users, purchases, options.seed)
+    with bar(f"{options.name}", bytes_=options.name != "bazaar") as report:
+        folder = get_dataset(
+            options.name,
+            root,
+            files=[Path(file) for file in options.files],
+            out=Path(options.out) if options.out else None,
+            category=options.category,
+            market=market,
+            any_checksum=options.any_checksum,
+            progress=report,
+        )
+    if options.json:
+        print(json.dumps({"name": options.name, "folder": str(folder)}))
+        return
+    told = str(folder) if options.out else folder.name + (f" --data-root {options.data_root}" if options.data_root else "")
+    Console().print(f"[bold]{escape(str(folder))}[/] is ready. Next: gmlfm data describe {escape(told)}", soft_wrap=True)
+
+
+def _agree(options: argparse.Namespace, root: Path) -> None:
+    """Terms are shown and accepted once; without a person to ask, only --accept-terms will do."""
+    terms = terms_to_accept(options.name, root)
+    if terms is None:
+        return
+    print(terms, file=sys.stderr)
+    if not options.accept_terms:
+        if not sys.stdin.isatty():
+            raise DataError(f"the terms of '{options.name}' must be accepted first: read them above and add --accept-terms.")
+        if input("Accept these terms? [y/N] ").strip().lower() not in ("y", "yes"):
+            raise DataError("the terms were not accepted; nothing was fetched.")
+    accept_terms(options.name, root)
+
+
+def _add_describe(verbs: Any) -> None:
+    parser = verbs.add_parser(
+        "describe",
+        help="what a dataset holds, and what to know before training",
+        description="Counts, fields, the long tail, what is new in validation and test, and warnings.",
+    )
+    parser.add_argument("data", metavar="DATA", help="a name, a folder with a dataset.toml, or the path of a .toml")
+    add_data_options(parser)
+    names = ", ".join(SPLITS)
+    parser.add_argument("--split", default="leave-one-out", choices=list(SPLITS), metavar="NAME", help=f"one of {names}")
+    parser.add_argument("--seed", type=int, default=0, help="of the split (default: 0)")
+    shared_options(parser)
+    parser.set_defaults(run=run_describe)
 
 
 def run_describe(options: argparse.Namespace) -> None:
@@ -45,3 +171,51 @@ def run_describe(options: argparse.Namespace) -> None:
         print(json.dumps(summary.to_dict(), ensure_ascii=False))
     else:
         show_summary(summary, Console())
+
+
+def _add_prepare(verbs: Any) -> None:
+    parser = verbs.add_parser(
+        "prepare",
+        help="encode a dataset into shards, with bounded memory",
+        description="Encode and split a dataset of any size into a folder of shards that training reads without loading it "
+        "whole. Stopped in the middle, the same command goes on where it was.",
+    )
+    parser.add_argument("data", metavar="DATA", help="a name, a folder with a dataset.toml, or the path of a .toml")
+    parser.add_argument("--out", metavar="DIR", required=True, help="the folder to make")
+    parser.add_argument("--data-root", metavar="DIR", help="where named datasets lie (else $GMLFM_DATA, else the cache folder)")
+    parser.add_argument(
+        "--split", default="leave-one-out", choices=("leave-one-out", "none"), metavar="NAME", help="leave-one-out or none"
+    )
+    parser.add_argument(
+        "--rows-in-memory", type=int, default=1_000_000, metavar="N", help="rows held at a time (default: 1,000,000)"
+    )
+    shared_options(parser)
+    parser.set_defaults(run=run_prepare)
+
+
+def run_prepare(options: argparse.Namespace) -> None:
+    if options.rows_in_memory < 1:
+        raise OptionError(f"--rows-in-memory is {options.rows_in_memory}; expected 1 or more.")
+    found = locate(options.data, options.data_root)
+    with tempfile.TemporaryDirectory() as built_in:
+        if found is None:
+            write_bazaar(Market(), Path(built_in) / "bazaar")
+            found = locate(Path(built_in) / "bazaar")
+            assert found is not None
+        with steps() as report:
+            prepared = prepare(
+                *found, Path(options.out), split=options.split, rows_a_bucket=options.rows_in_memory, progress=report
+            )
+    info = prepared.info
+    if options.json:
+        counts = {"users": info.n_users, "items": info.n_items, "interactions": info.n_interactions}
+        print(json.dumps({"folder": options.out, **counts, "shards": prepared.n_shards, "notes": info.notes}))
+        return
+    console = Console()
+    for note in info.notes:
+        console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
+    console.print(
+        f"[bold]{escape(options.out)}[/]: {info.n_interactions:,} interactions of {info.n_users:,} users "
+        f"with {info.n_items:,} items in {prepared.n_shards} shards.",
+        soft_wrap=True,
+    )

@@ -16,9 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gmlfm.data.schema import Weighting
+from gmlfm.data.schema import Field, Weighting
+from gmlfm.errors import DataError
 
 Part = Literal["user", "context", "item"]
+PARTS: tuple[Part, ...] = ("user", "context", "item")  # the order of a training row
 PADDING, UNKNOWN, MISSING, FIRST_VALUE = 0, 0, 1, 2
 _LARGEST_X = 5.0
 
@@ -50,6 +52,44 @@ class FieldCode:
 
 
 @dataclass(frozen=True)
+class Learned:
+    """What fitting found for one field: the texts of its values, how many there are, or a number's scale."""
+
+    part: Part
+    name: str
+    kind: Literal["id", "category", "set", "number"]
+    n_values: int
+    texts: pl.Series
+    weighting: Weighting = "none"
+    centre: float = 0.0
+    scale: float = 1.0
+
+
+def lay_out(learned: list[Learned]) -> tuple[FieldCode, ...]:
+    """Give each field its block of rows, one after another, behind the padding row."""
+    codes: list[FieldCode] = []
+    for one in learned:
+        offset = codes[-1].end if codes else 1
+        codes.append(FieldCode(one.part, one.name, one.kind, offset, one.n_values, one.weighting, one.centre, one.scale))
+    if codes[-1].end > np.iinfo(np.int32).max:
+        raise DataError(f"{codes[-1].end:,} attributes are more than int32 can number; raise min_count.")
+    return tuple(codes)
+
+
+def learn_field(
+    part: Part, field: Field, counts: pl.DataFrame | None, numbers: npt.NDArray[np.float64], minimum: int
+) -> Learned:
+    """A category's or set's values from `counts` (value, count), or a number's scale from `numbers`."""
+    if field.kind == "number":
+        centre, scale = robust_scale(numbers)
+        return Learned(part, field.name, "number", 1, no_text(), centre=centre, scale=scale)
+    assert counts is not None
+    texts = most_frequent_first(counts.filter(pl.col("count") >= minimum))
+    weighting = field.weighting if field.kind == "set" else "none"
+    return Learned(part, field.name, field.kind, len(texts), texts, weighting)
+
+
+@dataclass(frozen=True)
 class AttributeTable:
     """The attributes of many users, items or occasions: ids (N, F) int32, values (N, F) float32; padding has value 0."""
 
@@ -67,24 +107,23 @@ def no_text() -> pl.Series:
 def frequent_ids(ids: pl.Series, numbers: npt.NDArray[np.int32], minimum: int) -> pl.Series:
     counts = np.bincount(numbers, minlength=len(ids))
     kept = np.flatnonzero(counts >= minimum)
-    return _most_frequent_first(pl.DataFrame({"value": ids[kept], "count": counts[kept]}))
+    return most_frequent_first(pl.DataFrame({"value": ids[kept], "count": counts[kept]}))
 
 
-def frequent_values(column: pl.Series, minimum: int) -> pl.Series:
+def count_values(column: pl.Series) -> pl.DataFrame:
+    """value, count: over rows, or over the members of sets."""
     flat = column.drop_nulls().explode(empty_as_null=False) if isinstance(column.dtype, pl.List) else column.drop_nulls()
-    counts = flat.alias("value").value_counts(name="count").filter(pl.col("count") >= minimum)
-    return _most_frequent_first(counts)
+    return flat.alias("value").value_counts(name="count")
 
 
-def _most_frequent_first(counts: pl.DataFrame) -> pl.Series:
+def most_frequent_first(counts: pl.DataFrame) -> pl.Series:
     """Frequent rows stand together in memory; equal counts by text, so that the order of the file does not matter."""
     return counts.sort(["count", "value"], descending=[True, False])["value"].cast(pl.String)
 
 
-def robust_scale(column: pl.Series) -> tuple[float, float]:
+def robust_scale(numbers: npt.NDArray[np.float64]) -> tuple[float, float]:
     """Median and a spread that outliers do not move; a constant has spread 1."""
-    finite = column.drop_nulls().to_numpy()
-    finite = finite[np.isfinite(finite)]
+    finite = numbers[np.isfinite(numbers)]
     if len(finite) == 0:
         return 0.0, 1.0
     low, centre, high = (float(one) for one in np.quantile(finite, [0.25, 0.5, 0.75]))

@@ -16,18 +16,20 @@ import polars as pl
 
 from gmlfm.data.attributes import (
     FIRST_VALUE,
+    PARTS,
     UNKNOWN,
     AttributeTable,
     FieldCode,
+    Learned,
     Part,
+    count_values,
     decode_set,
     encode_number,
     encode_set,
     frequent_ids,
-    frequent_values,
-    no_text,
+    lay_out,
+    learn_field,
     pack,
-    robust_scale,
     rows_of,
     take,
 )
@@ -67,41 +69,25 @@ class Encoder:
         if len(train_rows) == 0:
             raise DataError("no training rows are left, so there is nothing to learn from; choose another split.")
         trained = train_rows[data.interactions["positive"].to_numpy()[train_rows]]
-        codes: list[FieldCode] = []
-        values: list[pl.Series] = []
-        offset = 1
-
-        def add(part: Part, name: str, kind: Any, texts: pl.Series, **more: Any) -> None:
-            nonlocal offset
-            n_values = 1 if kind == "number" else len(texts)
-            codes.append(FieldCode(part, name, kind, offset, n_values, **more))
-            values.append(texts)
-            offset = codes[-1].end
-
-        declared = data.schema.all_fields()
-        sources = {
+        frames = {
             "user": data.users.fields,
             "context": data.context[train_rows] if data.context.width else data.context,
             "item": data.items.fields,
         }
-        for part in ("user", "context", "item"):
+        learned: list[Learned] = []
+        for part in PARTS:
             if part != "context":
-                numbers = data.user_numbers if part == "user" else data.item_numbers
-                side = data.users if part == "user" else data.items
-                minimum = data.schema.min_count.get(part, 1)
-                add(part, part, "id", frequent_ids(side.ids, numbers[trained], minimum))
-            for one in (field for where, field in declared if where == part):
-                column = sources[part][one.name]
-                if one.kind == "number":
-                    centre, scale = robust_scale(column)
-                    add(part, one.name, "number", no_text(), centre=centre, scale=scale)
-                else:
-                    minimum = data.schema.min_count_of(part, one.name)
-                    weighting = one.weighting if one.kind == "set" else "none"
-                    add(part, one.name, one.kind, frequent_values(column, minimum), weighting=weighting)
-        if offset > np.iinfo(np.int32).max:
-            raise DataError(f"{offset:,} attributes are more than int32 can number; raise min_count.")
-        return cls(tuple(codes), tuple(values), data.users.ids, data.items.ids, data.users.id_type, data.items.id_type)
+                side, numbers = (data.users, data.user_numbers) if part == "user" else (data.items, data.item_numbers)
+                texts = frequent_ids(side.ids, numbers[trained], data.schema.min_count.get(part, 1))
+                learned.append(Learned(part, part, "id", len(texts), texts))
+            for one in data.schema.fields_of(part):
+                column = frames[part][one.name]
+                number = one.kind == "number"
+                numbers_given = column.drop_nulls().to_numpy() if number else np.empty(0)
+                counts = None if number else count_values(column)
+                learned.append(learn_field(part, one, counts, numbers_given, data.schema.min_count_of(part, one.name)))
+        codes, values = lay_out(learned), tuple(one.texts for one in learned)
+        return cls(codes, values, data.users.ids, data.items.ids, data.users.id_type, data.items.id_type)
 
     @property
     def n_rows(self) -> int:

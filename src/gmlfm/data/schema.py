@@ -76,17 +76,15 @@ class Schema:
     items: SideSchema | None = None
     min_count: Mapping[str, int] = field(default_factory=dict)
 
-    def side(self, side: Literal["user", "item"]) -> SideSchema | None:
-        return self.users if side == "user" else self.items
+    def fields_of(self, part: Literal["user", "context", "item"]) -> tuple[Field, ...]:
+        if part == "context":
+            return self.interactions.context
+        side = self.users if part == "user" else self.items
+        return side.fields if side else ()
 
     def all_fields(self) -> list[tuple[str, Field]]:
-        """Every declared field with its side, in the order of a training row: user, context, item."""
-        parts = (
-            ("user", self.users.fields if self.users else ()),
-            ("context", self.interactions.context),
-            ("item", self.items.fields if self.items else ()),
-        )
-        return [(side, one) for side, side_fields in parts for one in side_fields]
+        """Every declared field with its part, in the order of a training row: user, context, item."""
+        return [(part, one) for part in ("user", "context", "item") for one in self.fields_of(part)]
 
     def min_count_of(self, side: str, name: str) -> int:
         """How often a value must occur to have a row of its own: by `side.name`, by `name`, or 1."""

@@ -5,30 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.schema import Schema
+from gmlfm.data.sources.bazaar import bazaar_dataset
+from gmlfm.data.sources.catalogue import SOURCES
 from gmlfm.data.sources.tables import Table, read_table
 from gmlfm.errors import DataError, did_you_mean
-
-
-@dataclass(frozen=True)
-class Named:
-    """A dataset whose description comes with the package; its files lie in `folder` under a data root."""
-
-    folder: str
-    about: str
-
-
-NAMED = {
-    "ml-1m": Named("ml-1m", "MovieLens 1M with the paper's six fields, genres as one joined string"),
-    "ml-1m-set": Named("ml-1m", "MovieLens 1M with genres as a set"),
-    "amazon-auto": Named("amazon-auto", "Amazon Automotive, 5-core, ids alone"),
-    "amazon-office": Named("amazon-office", "Amazon Office Products, 5-core, with category and brand"),
-    "amazon-clothing": Named("amazon-clothing", "Amazon Clothing, 5-core, with a set of categories and brand"),
-}
 
 
 def load_dataset(where: str | Path, *, data_root: str | Path | None = None, strict: bool = False) -> Dataset:
@@ -36,33 +21,48 @@ def load_dataset(where: str | Path, *, data_root: str | Path | None = None, stri
 
     The roots are `data_root`, then $GMLFM_DATA, then the user's cache folder.
     """
-    path = Path(where)
-    if path.suffix == ".toml" or path.is_file():
-        return load_toml(path, strict=strict)
-    if (path / "dataset.toml").is_file():
-        return load_toml(path / "dataset.toml", strict=strict)
-    name = str(where)
-    roots = list(data_roots(data_root))
-    for root in roots:
-        if (root / name / "dataset.toml").is_file():
-            return load_toml(root / name / "dataset.toml", strict=strict)
-        if name in NAMED and (root / NAMED[name].folder).is_dir():
-            return load_schema(Schema.from_toml(description(name)), root / NAMED[name].folder, strict=strict)
-    looked = ", ".join(str(root) for root in roots)
-    if path.is_dir():
-        raise DataError(f"{path} holds no dataset.toml; write one with: gmlfm init {path}/*")
-    if name in NAMED:
-        raise DataError(
-            f"the files of '{name}' are not here: no folder '{NAMED[name].folder}' in {looked}; use --data-root DIR."
-        )
-    raise DataError(
-        f"'{name}' is neither a folder, a .toml file nor a known dataset (looked in {looked}){did_you_mean(name, NAMED)}"
-    )
+    found = locate(where, data_root)
+    return bazaar_dataset() if found is None else load_schema(*found, strict=strict)
 
 
 def description(name: str) -> Path:
     """The packaged dataset.toml of a named dataset."""
     return Path(__file__).parent / "described" / f"{name}.toml"
+
+
+def here(name: str, data_root: str | Path | None = None) -> Path | None:
+    """The folder in which a named dataset's files lie, if they are there."""
+    for root in data_roots(data_root):
+        folder = root / SOURCES[name].folder
+        if (folder / "dataset.toml").is_file() or (SOURCES[name].described and folder.is_dir()):
+            return folder
+    return None
+
+
+def locate(where: str | Path, data_root: str | Path | None = None) -> tuple[Schema, Path] | None:
+    """The schema and the folder of its files, for what load_dataset would load; None for what is built in."""
+    path = Path(where)
+    if path.suffix == ".toml" or path.is_file():
+        return Schema.from_toml(path), path.parent
+    if (path / "dataset.toml").is_file():
+        return Schema.from_toml(path / "dataset.toml"), path
+    name = str(where)
+    if name == "bazaar":
+        return None
+    roots = list(data_roots(data_root))
+    for root in roots:
+        if (root / name / "dataset.toml").is_file():
+            return Schema.from_toml(root / name / "dataset.toml"), root / name
+        if name in SOURCES and SOURCES[name].described and (root / SOURCES[name].folder).is_dir():
+            return Schema.from_toml(description(name)), root / SOURCES[name].folder
+    looked = ", ".join(str(root) for root in roots)
+    if path.is_dir():
+        raise DataError(f"{path} holds no dataset.toml; write one with: gmlfm init {path}/*")
+    if name in SOURCES:
+        raise DataError(f"the files of '{name}' are not in {looked}; use --data-root DIR, or: gmlfm data get {name}")
+    raise DataError(
+        f"'{name}' is neither a folder, a .toml file nor a known dataset (looked in {looked}){did_you_mean(name, SOURCES)}"
+    )
 
 
 def load_toml(path: Path, *, strict: bool = False) -> Dataset:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.columns import Origin
@@ -47,13 +48,19 @@ class Table:
 
 def read_table(path: str, folder: Path, options: ReadOptions) -> Table:
     """Read one path of a `dataset.toml`, relative to its folder. Globs are read in the order of their names."""
-    files = _matching(path, folder)
+    files = matching(path, folder)
     parts = [_read_file(file, options) for file in files]
+    return stacked(path, parts)
+
+
+def stacked(name: str, parts: list[Table]) -> Table:
+    """Tables of several files as one, whose places still name the file."""
     if len(parts) == 1:
         return parts[0]
-    for file, part in zip(files, parts, strict=True):
+    for part in parts:
         if part.frame.columns != parts[0].frame.columns:
-            raise DataError(f"{file} has the columns {part.frame.columns}, unlike {files[0]} with {parts[0].frame.columns}.")
+            one, other = part.origin.name, parts[0].origin.name
+            raise DataError(f"{one} has the columns {part.frame.columns}, unlike {other} with {parts[0].frame.columns}.")
     starts = np.cumsum([0, *(part.frame.height for part in parts)])
 
     def place(row: int) -> str:
@@ -61,11 +68,10 @@ def read_table(path: str, folder: Path, options: ReadOptions) -> Table:
         return parts[index].origin.at(row - int(starts[index]))
 
     frame = pl.concat([part.frame for part in parts], how="vertical_relaxed")
-    broken = tuple(one for part in parts for one in part.broken)
-    return Table(frame, Origin(path, place), parts[0].options, broken)
+    return Table(frame, Origin(name, place), parts[0].options, tuple(one for part in parts for one in part.broken))
 
 
-def _matching(path: str, folder: Path) -> list[str]:
+def matching(path: str, folder: Path) -> list[str]:
     full = str(folder / path)
     if any(mark in path for mark in "*?[") and not Path(full).exists():
         files = sorted(glob.glob(full, recursive=True))
@@ -75,23 +81,38 @@ def _matching(path: str, folder: Path) -> list[str]:
     return [full]
 
 
+def is_parquet(path: str) -> bool:
+    return Path(path).suffix.lower() in _PARQUET
+
+
 def is_delimited(path: str) -> bool:
-    suffixes = [one.lower() for one in Path(path).suffixes]
-    return not any(one in (*_JSON_LINES, *_PARQUET) for one in suffixes[-2:])
+    return not is_parquet(path) and not _is_json_lines(path)
+
+
+def _is_json_lines(path: str) -> bool:
+    return any(one.lower() in _JSON_LINES for one in Path(path).suffixes[-2:])
 
 
 def _read_file(path: str, options: ReadOptions) -> Table:
-    suffixes = [one.lower() for one in Path(path).suffixes]
-    if suffixes and suffixes[-1] in _PARQUET:
+    if is_parquet(path):
         return Table(_parquet(path), Origin(path), options)
     text, encoding = decode(read_bytes(path), options.encoding, path)
-    if any(one in _JSON_LINES for one in suffixes[-2:]):
-        return _json_lines(text, path, replace(options, encoding=encoding))
-    found = replace(sniff(text, options, path), encoding=encoding)
-    table = read_delimited(text, found, path)
-    lines = table.lines
-    _refuse_broken(path, table.broken, options.tolerate)
-    return Table(table.frame, Origin(path, lambda row: f"{path} line {lines[row]}"), found, ((path, table.broken),))
+    return parse_text(text, path, replace(options, encoding=encoding))
+
+
+def parse_text(text: str, path: str, options: ReadOptions, first_line: int = 1) -> Table:
+    """A table from (a piece of) a text file whose first line has this number in the file."""
+    if _is_json_lines(path):
+        frame, lines, broken = _json_lines(text, path, options)
+        found = options
+    else:
+        found = sniff(text, options, path)
+        table = read_delimited(text, found, path)
+        frame, lines, broken = table.frame, table.lines, table.broken
+    broken.first_line += first_line - 1
+    refuse_broken(path, broken, options.tolerate)
+    origin = Origin(path, lambda row: f"{path} line {lines[row] + first_line - 1}")
+    return Table(frame, origin, found, ((path, broken),))
 
 
 def read_bytes(path: str) -> bytes:
@@ -134,7 +155,7 @@ def _parquet(path: str) -> pl.DataFrame:
         raise DataError(f"{path} is not a readable Parquet file ({reason}); it may be truncated.") from error
 
 
-def _json_lines(text: str, path: str, options: ReadOptions) -> Table:
+def _json_lines(text: str, path: str, options: ReadOptions) -> tuple[pl.DataFrame, npt.NDArray[np.int64], Broken]:
     broken = Broken()
     rows: list[dict[str, Any]] = []
     lines: list[int] = []
@@ -151,11 +172,13 @@ def _json_lines(text: str, path: str, options: ReadOptions) -> Table:
             continue
         rows.append(row)
         lines.append(number)
-    _refuse_broken(path, broken, options.tolerate)
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    names = list(options.columns or dict.fromkeys(name for row in rows for name in row))
     nulls = set(options.null or ())
-    columns = {name: [_plain(row.get(name), nulls) for row in rows] for name in names}
-    return Table(as_frame(columns, path), Origin(path, lambda row: f"{path} line {lines[row]}"), options, ((path, broken),))
+    return (
+        as_frame({name: [_plain(row.get(name), nulls) for row in rows] for name in names}, path),
+        np.array(lines, np.int64),
+        broken,
+    )
 
 
 def _plain(value: Any, nulls: set[str]) -> Any:
@@ -164,7 +187,7 @@ def _plain(value: Any, nulls: set[str]) -> Any:
     return None if isinstance(value, str) and value in nulls else value
 
 
-def _refuse_broken(path: str, broken: Broken, tolerate: int) -> None:
+def refuse_broken(path: str, broken: Broken, tolerate: int) -> None:
     if broken.count > tolerate:
         raise DataError(
             f"{path} line {broken.first_line} is broken ({broken.first_reason}): {broken.first_text!r}; "

@@ -1,0 +1,201 @@
+"""A prepared folder: a dataset encoded, split and cut into shards, read without loading it whole. docs/prepared.md
+tells the layout, which any engine may write.
+
+    prepared.json                   what is here: counts, fields, split, shards
+    values.parquet                  field, value: the text of each value row, in row order
+    users/NNNNN.parquet             number, id, rows, x (and title): a side's attributes, numbers ascending over shards
+    items/NNNNN.parquet
+    interactions/NNNNN.parquet      user, item, part (and time, label, weight, rows, x): all rows of a user in one shard
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from gmlfm.data.attributes import PADDING, AttributeTable, FieldCode
+from gmlfm.errors import DataError
+from gmlfm.storage import write_text
+
+FORMAT = 1
+_CACHE = "cache"
+
+
+@dataclass(frozen=True)
+class ShardInfo:
+    name: str
+    rows: int
+    train: int = 0
+    validation: int = 0
+    test: int = 0
+
+
+@dataclass(frozen=True)
+class PreparedInfo:
+    """The content of prepared.json."""
+
+    name: str
+    source_hash: str
+    split: str
+    n_users: int
+    n_items: int
+    n_interactions: int
+    fields: tuple[FieldCode, ...]
+    widths: dict[str, int]
+    columns: tuple[str, ...]
+    users: tuple[ShardInfo, ...]
+    items: tuple[ShardInfo, ...]
+    interactions: tuple[ShardInfo, ...]
+    user_id_type: str = "text"
+    item_id_type: str = "text"
+    notes: tuple[str, ...] = ()
+    format: int = field(default=FORMAT)
+
+    def write(self, folder: Path) -> None:
+        write_text(folder / "prepared.json", json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some users' interactions, in memory. `context` has width 0 where the dataset has no context."""
+
+    users: npt.NDArray[np.int32]
+    items: npt.NDArray[np.int32]
+    parts: npt.NDArray[np.int8]
+    context: AttributeTable
+    columns: pl.DataFrame  # time, label, weight, positive, where there are
+
+
+class PreparedData:
+    """Reads a prepared folder. Sides are memory-mapped, interactions come shard by shard."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.info = _read_info(self.folder)
+
+    @property
+    def n_rows(self) -> int:
+        return self.info.fields[-1].end
+
+    @property
+    def n_shards(self) -> int:
+        return len(self.info.interactions)
+
+    @cached_property
+    def users(self) -> AttributeTable:
+        return self._side("users", "user", self.info.users)
+
+    @cached_property
+    def items(self) -> AttributeTable:
+        return self._side("items", "item", self.info.items)
+
+    def shards(self, rank: int = 0, of: int = 1) -> Iterator[Shard]:
+        """Every shard, or those of one of several readers: shard s belongs to reader s mod `of`."""
+        for number in range(rank, self.n_shards, of):
+            yield self.shard(number)
+
+    def shard(self, number: int) -> Shard:
+        frame = _parquet(self.folder / "interactions" / f"{self.info.interactions[number].name}.parquet")
+        context = (
+            padded(frame["rows"], frame["x"], self.info.widths["context"])
+            if "rows" in frame.columns
+            else _no_context(frame.height)
+        )
+        others = frame.select(name for name in frame.columns if name not in ("user", "item", "part", "rows", "x"))
+        return Shard(frame["user"].to_numpy(), frame["item"].to_numpy(), frame["part"].to_numpy(), context, others)
+
+    def ids(self, side: Literal["users", "items"], shard: int) -> pl.DataFrame:
+        """number, id (and title) of one side's shard."""
+        info = (self.info.users if side == "users" else self.info.items)[shard]
+        frame = _parquet(self.folder / side / f"{info.name}.parquet")
+        return frame.select(name for name in frame.columns if name in ("number", "id", "title"))
+
+    def _side(self, folder: str, part: str, shards: tuple[ShardInfo, ...]) -> AttributeTable:
+        """Memory-mapped arrays, written beside the Parquet files when they are first asked for."""
+        width, total = self.info.widths[part], sum(shard.rows for shard in shards)
+        paths = [self.folder / _CACHE / f"{folder}.{kind}.npy" for kind in ("ids", "values")]
+        if not all(path.exists() for path in paths):
+            paths[0].parent.mkdir(exist_ok=True)
+            drafts = [path.with_suffix(".part") for path in paths]
+            with drafts[0].open("wb") as ids, drafts[1].open("wb") as values:
+                _write_header(ids, np.int32, (total, width))
+                _write_header(values, np.float32, (total, width))
+                for shard in shards:
+                    frame = _parquet(self.folder / folder / f"{shard.name}.parquet")
+                    table = padded(frame["rows"], frame["x"], width)
+                    table.ids.tofile(ids)
+                    table.values.tofile(values)
+            for draft, path in zip(drafts, paths, strict=True):
+                draft.replace(path)
+        return AttributeTable(np.load(paths[0], mmap_mode="r"), np.load(paths[1], mmap_mode="r"))
+
+
+def padded(rows: pl.Series, x: pl.Series, width: int) -> AttributeTable:
+    """Lists of attribute rows and their x as two padded arrays."""
+    lengths = rows.list.len().to_numpy().astype(np.int64)
+    entity = np.repeat(np.arange(len(lengths)), lengths)
+    column = np.arange(len(entity)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    ids = np.full((len(lengths), width), PADDING, np.int32)
+    values = np.zeros((len(lengths), width), np.float32)
+    ids[entity, column] = rows.explode(empty_as_null=False).to_numpy()
+    values[entity, column] = x.explode(empty_as_null=False).to_numpy()
+    return AttributeTable(ids, values)
+
+
+def unpadded(table: AttributeTable) -> tuple[pl.Series, pl.Series]:
+    """The opposite: one list of rows and one of x for each entity."""
+    kept = table.ids != PADDING
+    entity = np.nonzero(kept)[0]
+    flat = pl.DataFrame({"entity": entity, "rows": table.ids[kept], "x": table.values[kept]})
+    lists = flat.group_by("entity", maintain_order=True).agg("rows", "x")
+    if lists.height < len(table):
+        whole = pl.DataFrame({"entity": np.arange(len(table))}).join(lists, on="entity", how="left", maintain_order="left")
+        lists = whole.with_columns(
+            pl.col("rows").fill_null(pl.lit([], pl.List(pl.Int32))), pl.col("x").fill_null(pl.lit([], pl.List(pl.Float32)))
+        )
+    return lists["rows"], lists["x"]
+
+
+def _write_header(file: IO[bytes], dtype: type, shape: tuple[int, int]) -> None:
+    about = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, about)
+    file.flush()
+
+
+def _no_context(n: int) -> AttributeTable:
+    return AttributeTable(np.empty((n, 0), np.int32), np.empty((n, 0), np.float32))
+
+
+def _parquet(path: Path) -> pl.DataFrame:
+    try:
+        return pl.read_parquet(path, hive_partitioning=False)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{path} is missing or damaged ({str(error).splitlines()[0]}); prepare the data again.") from error
+
+
+def _read_info(folder: Path) -> PreparedInfo:
+    try:
+        content: dict[str, Any] = json.loads((folder / "prepared.json").read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise DataError(
+                f"{folder} was prepared in format {content['format']}, this version reads {FORMAT}; prepare it again."
+            )
+        content["fields"] = tuple(FieldCode(**one) for one in content["fields"])
+        for key in ("users", "items", "interactions"):
+            content[key] = tuple(ShardInfo(**one) for one in content[key])
+        content["columns"], content["notes"] = tuple(content["columns"]), tuple(content["notes"])
+        return PreparedInfo(**content)
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{folder} is no prepared folder: prepared.json is missing; make one with gmlfm data prepare."
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder / 'prepared.json'} cannot be understood ({error}).") from error

@@ -1,0 +1,134 @@
+"""The same files as `tables.py`, some rows at a time, for tables larger than memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+import polars as pl
+
+from gmlfm.data.columns import Origin
+from gmlfm.data.schema import ReadOptions
+from gmlfm.data.sources.delimited import Broken
+from gmlfm.data.sources.dialect import decode, sniff
+from gmlfm.data.sources.tables import (
+    ARCHIVE_MARK,
+    Table,
+    is_delimited,
+    is_parquet,
+    matching,
+    parse_text,
+    refuse_broken,
+    stacked,
+)
+from gmlfm.errors import DataError
+
+_BLOCK = 1 << 25
+_LONGEST_LINE = 1 << 27
+
+
+def read_chunks(path: str, folder: Path, options: ReadOptions, rows: int = 1_000_000) -> Iterator[Table]:
+    """Tables of about `rows` rows (Parquet) or 32 MiB of text. Broken lines are counted over the whole of a file."""
+    gathered: list[Table] = []
+    for file in matching(path, folder):
+        if not is_parquet(file):
+            yield from _text_chunks(file, options)
+            continue
+        # Many small files make few large pieces: each piece costs its reader a round.
+        for piece in _parquet_chunks(file, options, rows):
+            if gathered and sum(one.frame.height for one in gathered) + piece.frame.height > rows:
+                yield stacked(path, gathered)
+                gathered = []
+            gathered.append(piece)
+    if gathered:
+        yield stacked(path, gathered)
+
+
+def count_rows(path: str, folder: Path) -> int:
+    """How many rows to expect: exact for Parquet, guessed from the size for text."""
+    total = 0
+    for file in matching(path, folder):
+        if is_parquet(file):
+            try:
+                total += int(pl.scan_parquet(file).select(pl.len()).collect().item())
+            except (pl.exceptions.PolarsError, OSError) as error:
+                raise DataError(f"{file} is not a readable Parquet file ({str(error).splitlines()[0]}).") from error
+        else:
+            real = Path(file.partition(ARCHIVE_MARK)[0])
+            if not real.exists():
+                raise DataError(f"{file} does not exist; check path.")
+            total += real.stat().st_size // (8 if real.suffix in (".gz", ".zip") else 25)
+    return max(total, 1)
+
+
+def _parquet_chunks(file: str, options: ReadOptions, rows: int) -> Iterator[Table]:
+    total = count_rows(file, Path())
+    for start in range(0, total, rows):
+        frame = pl.scan_parquet(file).slice(start, rows).collect()
+        yield Table(frame, Origin(file, lambda row, start=start: f"{file} row {start + row + 1}"), options)  # type: ignore[misc]
+
+
+def _text_chunks(file: str, options: ReadOptions) -> Iterator[Table]:
+    found: ReadOptions | None = None
+    broken = Broken()
+    first_line = 1
+    for block in _whole_lines(file, options.quote if options.quote is not None else '"'):
+        if found is None:
+            text, encoding = decode(block, options.encoding, file)
+            found = replace(sniff(text, options, file) if is_delimited(file) else options, encoding=encoding)
+        else:
+            text, _ = decode(block, found.encoding, file)
+        table = parse_text(text, file, replace(found, tolerate=2**62), first_line)
+        for _, one in table.broken:
+            if one.count:
+                broken.add(one.first_line, one.first_text, one.first_reason)
+                broken.count += one.count - 1
+        refuse_broken(file, broken, options.tolerate)
+        if found.columns is None and is_delimited(file):
+            found = replace(found, columns=tuple(table.frame.columns))
+        first_line += text.count("\n")
+        yield replace(table, options=found)
+
+
+def _whole_lines(file: str, quote: str) -> Iterator[bytes]:
+    """Blocks that end with a line: at the last line end before which quotes are closed."""
+    mark = quote.encode()
+    rest = b""
+    try:
+        with _open(file) as stream:
+            while data := stream.read(_BLOCK):
+                rest += data
+                end = rest.rfind(b"\n") + 1
+                if mark:
+                    while end and rest.count(mark, 0, end) % 2:
+                        end = rest.rfind(b"\n", 0, end - 1) + 1
+                if not end and len(rest) > _LONGEST_LINE:
+                    raise DataError(f"{file} has a line of more than {_LONGEST_LINE >> 20} MiB; is it a table of lines?")
+                if end:
+                    yield rest[:end]
+                    rest = rest[end:]
+    except FileNotFoundError as error:
+        raise DataError(f"{file} does not exist; check path.") from error
+    except EOFError as error:
+        raise DataError(f"{file} is truncated: the compressed data end before their end mark; fetch the file again.") from error
+    except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{file} is damaged or not what its name says ({error}); fetch the file again.") from error
+    except OSError as error:
+        raise DataError(f"{file} could not be read ({error.strerror or error}).") from error
+    if rest.strip():
+        yield rest
+
+
+def _open(file: str) -> IO[bytes]:
+    archive, mark, member = file.partition(f".zip{ARCHIVE_MARK}")
+    if mark:
+        return zipfile.ZipFile(f"{archive}.zip").open(member)
+    if file.lower().endswith(".gz"):
+        return io.BufferedReader(gzip.open(file, "rb"))
+    return Path(file).open("rb")

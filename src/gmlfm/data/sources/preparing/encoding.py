@@ -1,0 +1,89 @@
+"""Encoding: numbered buckets become the shards of the prepared folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from gmlfm.data.attributes import Part
+from gmlfm.data.encoding import Encoder
+from gmlfm.data.prepared import ShardInfo, unpadded
+from gmlfm.data.sources.preparing.learning import shard_files
+from gmlfm.data.sources.preparing.plan import Bucket, Plan
+from gmlfm.data.splits import TEST, TRAIN, VALIDATION
+
+
+def encode_side(
+    plan: Plan,
+    name: str,
+    part: Part,
+    buckets: list[Bucket],
+    encoder: Encoder,
+    id_rows: npt.NDArray[np.int32],
+    widths: dict[str, int],
+) -> tuple[ShardInfo, ...]:
+    (plan.out / name).mkdir(exist_ok=True)
+    shards: list[ShardInfo] = []
+    widths[part] = 0
+    n_unlisted = 0
+    spec = plan.schema.users if part == "user" else plan.schema.items
+    titled = spec is not None and spec.title is not None
+    for number, bucket in enumerate(buckets):
+        plan.tell(f"encoding {name}", number, len(buckets))
+        if bucket.n == 0:
+            continue
+        side = pl.read_parquet(plan.work / f"numbered-{name}" / f"{number:05d}" / "side.parquet")
+        missing = [one.name for one in plan.schema.fields_of(part) if one.name not in side.columns]
+        empty = {"number": pl.Float64(), "category": pl.String(), "set": pl.List(pl.String)}
+        kinds = {one.name: empty[one.kind] for one in plan.schema.fields_of(part)}
+        side = side.with_columns(pl.lit(None, kinds[one]).alias(one) for one in missing)
+        table = encoder.encode_part(part, None, side, side.height)
+        ids = table.ids.copy()
+        ids[:, 0] = id_rows[bucket.start : bucket.start + bucket.n]
+        rows, x = unpadded(replace(table, ids=ids))
+        widths[part] = max(widths[part], ids.shape[1])
+        frame = pl.DataFrame(
+            {
+                "number": np.arange(bucket.start, bucket.start + bucket.n, dtype=np.int32),
+                "id": side["id"],
+                "rows": rows,
+                "x": x,
+            }
+        )
+        if titled:
+            frame = frame.with_columns(side["title"] if "title" in side.columns else pl.lit(None, pl.String).alias("title"))
+        n_unlisted += int((~side["listed"]).sum())
+        shards.append(ShardInfo(f"{len(shards):05d}", bucket.n))
+        frame.write_parquet(plan.out / name / f"{shards[-1].name}.parquet")
+    if n_unlisted and plan.schema.fields_of(part):
+        plan.notes.append(f"{n_unlisted:,} {name} have no row in the {name} table; kept, with missing attributes.")
+    return tuple(shards)
+
+
+def encode_interactions(plan: Plan, encoder: Encoder, widths: dict[str, int]) -> tuple[ShardInfo, ...]:
+    (plan.out / "interactions").mkdir(exist_ok=True)
+    shards = []
+    widths["context"] = 0
+    names = [one.name for one in plan.schema.interactions.context]
+    paths = shard_files(plan)
+    for at, path in enumerate(paths):
+        plan.tell("encoding interactions", at, len(paths))
+        frame = pl.read_parquet(path)
+        if names:
+            context = frame.select(pl.col(f"context {name}").alias(name) for name in names)
+            table = encoder.encode_part("context", None, context, frame.height)
+            widths["context"] = max(widths["context"], table.ids.shape[1])
+            rows, x = unpadded(table)
+            frame = frame.with_columns(rows.alias("rows"), x.alias("x"))
+        ordered = [
+            name
+            for name in ("user", "item", "part", "time", "label", "weight", "positive", "rows", "x")
+            if name in frame.columns
+        ]
+        frame.select(ordered).write_parquet(plan.out / "interactions" / f"{at:05d}.parquet")
+        sizes = [int((frame["part"] == part).sum()) for part in (TRAIN, VALIDATION, TEST)]
+        shards.append(ShardInfo(f"{at:05d}", frame.height, *sizes))
+    return tuple(shards)

@@ -1,0 +1,56 @@
+"""What all steps of a preparation share: what is prepared, where, and how it is cut."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from gmlfm.data.schema import Schema
+from gmlfm.data.sources.tables import ARCHIVE_MARK, matching
+from gmlfm.errors import DataError
+
+Step = Callable[[str, int, int], None]
+
+
+@dataclass
+class Plan:
+    schema: Schema
+    folder: Path
+    out: Path
+    split: str
+    n_buckets: int
+    rows_a_chunk: int
+    tell: Step
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def work(self) -> Path:
+        return self.out / ".work"
+
+    def source_hash(self) -> str:
+        """Names the schema and the files as they lie there; an unfinished preparation of others is not continued."""
+        digest = hashlib.sha256(repr(self.schema).encode())
+        for spec in (self.schema.interactions, self.schema.users, self.schema.items):
+            if spec is not None and spec.path is not None:
+                for file in matching(spec.path, self.folder):
+                    real = Path(file.partition(ARCHIVE_MARK)[0])
+                    if not real.exists():
+                        raise DataError(f"{file} does not exist; check path.")
+                    digest.update(f"{Path(file).name} {real.stat().st_size} {real.stat().st_mtime_ns}".encode())
+        return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A numbered bucket of one side: entity numbers start to start + n."""
+
+    start: int
+    n: int
+
+
+def joined(paths: list[Path]) -> pl.DataFrame | None:
+    return pl.concat([pl.read_parquet(path) for path in paths], how="vertical_relaxed") if paths else None

@@ -1,0 +1,108 @@
+"""The steps in their order, and the beginning and end of it all."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import polars as pl
+
+from gmlfm.data.encoding import Encoder
+from gmlfm.data.prepared import PreparedData, PreparedInfo, ShardInfo
+from gmlfm.data.schema import Schema
+from gmlfm.data.sources.chunks import count_rows
+from gmlfm.data.sources.preparing.dealing import deal_interactions, deal_side
+from gmlfm.data.sources.preparing.encoding import encode_interactions, encode_side
+from gmlfm.data.sources.preparing.learning import learn
+from gmlfm.data.sources.preparing.numbering import number_items, number_users
+from gmlfm.data.sources.preparing.plan import Plan, Step
+from gmlfm.errors import DataError, OptionError
+from gmlfm.storage import write_text
+
+_ROWS_A_BUCKET = 1_000_000
+_MOST_BUCKETS = 512
+_SPLITS = ("leave-one-out", "none")
+
+
+def prepare(
+    schema: Schema,
+    folder: Path,
+    out: Path,
+    *,
+    split: str = "leave-one-out",
+    rows_a_bucket: int = _ROWS_A_BUCKET,
+    progress: Step | None = None,
+) -> PreparedData:
+    """Prepare the files that `schema` names relative to `folder` into `out`; goes on where an earlier try stopped."""
+    if split not in _SPLITS:
+        raise OptionError(f"split is '{split}'; a prepared folder can be split by {' or '.join(_SPLITS)}.")
+    if (out / "prepared.json").exists() and (out / ".work").exists():
+        shutil.rmtree(out / ".work")  # an earlier try was stopped after its very last step but one
+        return PreparedData(out)
+    if (out / "prepared.json").exists():
+        raise DataError(f"{out} is prepared already; remove it, or choose another folder.")
+    if out.exists() and any(out.iterdir()) and not (out / ".work").exists():
+        raise DataError(f"{out} holds other files; choose a new folder.")
+    assert schema.interactions.path is not None
+    expected = count_rows(schema.interactions.path, folder)
+    n_buckets = min(_MOST_BUCKETS, math.ceil(expected / rows_a_bucket))
+    plan = Plan(schema, folder, out, split, n_buckets, rows_a_bucket, progress or (lambda *_: None))
+    _begin(plan)
+    deal_side(plan, "items", schema.items)
+    deal_side(plan, "users", schema.users)
+    deal_interactions(plan)
+    items = number_items(plan)
+    users = number_users(plan)
+    encoder, id_rows = learn(plan, users, items)
+    widths: dict[str, int] = {}
+    item_shards = encode_side(plan, "items", "item", items, encoder, id_rows["item"], widths)
+    user_shards = encode_side(plan, "users", "user", users, encoder, id_rows["user"], widths)
+    shards = encode_interactions(plan, encoder, widths)
+    return _finish(plan, encoder, widths, user_shards, item_shards, shards)
+
+
+def _begin(plan: Plan) -> None:
+    stamp = json.dumps({"source": plan.source_hash(), "split": plan.split, "buckets": plan.n_buckets})
+    path = plan.work / "stamp.json"
+    if path.exists() and path.read_text(encoding="utf-8") != stamp:
+        raise DataError(f"{plan.out} holds an unfinished preparation of other data; remove it, or choose another folder.")
+    write_text(path, stamp)
+
+
+def _finish(
+    plan: Plan,
+    encoder: Encoder,
+    widths: dict[str, int],
+    users: tuple[ShardInfo, ...],
+    items: tuple[ShardInfo, ...],
+    shards: tuple[ShardInfo, ...],
+) -> PreparedData:
+    index = [pl.Series("field", [at], dtype=pl.Int32).new_from_index(0, len(one)) for at, one in enumerate(encoder.values)]
+    values = pl.DataFrame({"field": pl.concat(index), "value": pl.concat([one.alias("value") for one in encoder.values])})
+    values.write_parquet(plan.out / "values.parquet")
+    first = pl.read_parquet(plan.out / "interactions" / f"{shards[0].name}.parquet", n_rows=1)
+    told = json.loads((plan.work / "told.json").read_text(encoding="utf-8"))
+    info = PreparedInfo(
+        name=plan.schema.name,
+        source_hash=plan.source_hash(),
+        split=plan.split,
+        n_users=sum(one.rows for one in users),
+        n_items=sum(one.rows for one in items),
+        n_interactions=sum(one.rows for one in shards),
+        fields=encoder.fields,
+        widths=widths,
+        columns=tuple(first.columns),
+        users=users,
+        items=items,
+        interactions=shards,
+        user_id_type=told["user"],
+        item_id_type=told["item"],
+        notes=tuple(dict.fromkeys(told["notes"] + plan.notes)),
+    )
+    info.write(plan.out)
+    shutil.rmtree(plan.work)
+    prepared = PreparedData(plan.out)
+    _ = prepared.users, prepared.items  # the memory maps, so that the first reader need not wait
+    return prepared

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import gzip
+import zipfile
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from gmlfm.data.schema import ReadOptions
+from gmlfm.data.sources import chunks
+from gmlfm.data.sources.chunks import count_rows, read_chunks
+from gmlfm.data.sources.tables import read_table
+from gmlfm.errors import DataError
+
+ROWS = [f'{n},"name {n}, with ""quotes""\nand lines",{n / 2}' if n % 7 == 0 else f"{n},plain {n},{n / 2}" for n in range(500)]
+CSV = "id,name,price\n" + "\n".join(ROWS) + "\n"
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks, "_BLOCK", 700)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.zip!in/t.csv", "t.parquet", "t.jsonl"])
+def test_in_pieces_it_is_the_same_table(tmp_path: Path, name: str) -> None:
+    (tmp_path / "t.csv").write_text(CSV)
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(CSV.encode()))
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        archive.writestr("in/t.csv", CSV)
+    whole = read_table("t.csv", tmp_path, ReadOptions()).frame
+    whole.write_parquet(tmp_path / "t.parquet")
+    whole.write_ndjson(tmp_path / "t.jsonl")
+    pieces = list(read_chunks(name, tmp_path, ReadOptions(), rows=64))
+    assert len(pieces) > 3
+    assert pl.concat([piece.frame for piece in pieces]).equals(whole)
+    expected = read_table(name, tmp_path, ReadOptions())
+    if name != "t.parquet":
+        assert pieces[-1].origin.at(0) == expected.origin.at(whole.height - pieces[-1].frame.height)
+
+
+def test_broken_lines_are_counted_over_the_whole_file(tmp_path: Path) -> None:
+    lines = [f"{n},x" for n in range(600)]
+    lines[100], lines[500] = "broken", "broken,too,much"
+    (tmp_path / "t.csv").write_text("id,a\n" + "\n".join(lines))
+    assert sum(piece.frame.height for piece in read_chunks("t.csv", tmp_path, ReadOptions(tolerate=2))) == 598
+    with pytest.raises(DataError, match=r"line 102 is broken .*2 such line"):
+        list(read_chunks("t.csv", tmp_path, ReadOptions(tolerate=1)))
+
+
+def test_rows_are_counted_or_guessed(tmp_path: Path) -> None:
+    pl.DataFrame({"a": range(10)}).write_parquet(tmp_path / "t.parquet")
+    assert count_rows("t.parquet", tmp_path) == 10
+    (tmp_path / "t.csv").write_text(CSV)
+    assert 100 < count_rows("t.csv", tmp_path) < 2000
+    with pytest.raises(DataError, match="does not exist"):
+        count_rows("gone.csv", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("gone.csv", None, "does not exist"),
+        ("cut.csv.gz", gzip.compress(CSV.encode())[:-30], "truncated"),
+        ("no.csv.gz", b"plain", "damaged or not what its name says"),
+        ("cut.parquet", b"PAR1xxxx", "not a readable Parquet file"),
+    ],
+)
+def test_unreadable_files_are_refused(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        list(read_chunks(name, tmp_path, ReadOptions()))
