@@ -25,10 +25,10 @@ def show_summary(summary: Summary, console: Console) -> None:
     for step in summary.tail:
         console.print(_bar(step, max(one.items for one in summary.tail)), highlight=False)
     console.print(_split(summary))
-    for note in summary.notes:
-        console.print(f"[cyan]note[/] {escape(note)}", soft_wrap=True)
-    for warning in summary.warnings:
-        console.print(f"[yellow]warning[/] {escape(warning)}", soft_wrap=True)
+    told = [f"[cyan]note[/] {escape(note)}" for note in summary.notes]
+    told += [f"[yellow]warning[/] {escape(warning)}" for warning in summary.warnings]
+    for line in told:
+        console.print(line, soft_wrap=not console.is_terminal)  # a pipe's reader wants one line each
 
 
 def _fields(summary: Summary) -> Table:

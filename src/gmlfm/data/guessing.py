@@ -223,7 +223,7 @@ class _Guesser:
         key = self._side_key(table, main, met)
         self._reasons[f"{side}.id"] = f"each value once; names {met} of {Path(main).name}"
         columns = [one for one in self._profiles[table].values() if one.name != key]
-        titles = [one for one in columns if one.words & TITLE_WORDS and one.looks in ("text", "category", "key")]
+        titles = [one for one in columns if one.words & TITLE_WORDS and one.looks in ("text", "category", "key", "set")]
         title = max(titles, key=lambda one: one.n_distinct).name if titles else None
         if title:
             self._reasons[f"{side}.title"] = "shown to people, never trained on"

@@ -26,7 +26,8 @@ def shop(tmp_path: Path) -> Path:
     (tmp_path / "buyers.csv").write_bytes("\n".join(buyers).encode("latin-1"))
     items = ["Artikel\tname\ttags\tprice\tcolour"]
     items += [
-        f"A-{n}\tThing number {n}\t{'red|old' if n % 2 else 'new|red|big'}\t{n},5\t{'blue' if n % 3 else ''}" for n in range(11)
+        f"A-{n}\tThing {n}, used, by hand\t{'red|old' if n % 2 else 'new|red|big'}\t{n},5\t{'blue' if n % 3 else ''}"
+        for n in range(11)
     ]
     (tmp_path / "items.tsv").write_text("\ufeff" + "\n".join(items), encoding="utf-8")
     return tmp_path
