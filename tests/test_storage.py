@@ -22,7 +22,7 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     target = tmp_path / "run"
     with new_folder(target) as new:
         (new / "a").write_text("old")
-    with pytest.raises(DataError), new_folder(target) as new:
+    with pytest.raises(DataError), new_folder(target, holds=("a",)) as new:
         (new / "a").write_text((new / "gone").read_text())
     assert (target / "a").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -34,3 +34,13 @@ def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:
         write_text(tmp_path / "file" / "below", "text")
     with pytest.raises(DataError, match="could not be written"), new_folder(tmp_path / "file" / "below"):
         pass
+
+
+def test_somebodys_own_files_are_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "thesis.txt").write_text("keep")
+    with pytest.raises(DataError, match=r"holds 'thesis\.txt', which would be lost"), new_folder(tmp_path / "p", holds=("a",)):
+        pass
+    with pytest.raises(DataError, match="is a file"), new_folder(tmp_path / "p" / "thesis.txt"):
+        pass
+    assert (tmp_path / "p" / "thesis.txt").read_text() == "keep"

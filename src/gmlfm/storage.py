@@ -30,8 +30,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """A temporary folder that takes the place of `path` when the block ends well; otherwise `path` stays as it was."""
+def new_folder(path: Path, holds: tuple[str, ...] = ()) -> Iterator[Path]:
+    """A temporary folder that takes the place of `path` when the block ends well; otherwise `path` stays as it was.
+
+    holds: the names that it will hold. A folder with anything else in it is somebody's own and is never replaced.
+    """
+    _refuse_strangers(path, holds)
     with _telling(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
@@ -50,6 +54,14 @@ def new_folder(path: Path) -> Iterator[Path]:
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
             shutil.rmtree(old, ignore_errors=True)
+
+
+def _refuse_strangers(path: Path, holds: tuple[str, ...]) -> None:
+    if path.is_file():
+        raise DataError(f"{path} is a file; a folder is to be written there, choose another place.")
+    strangers = sorted({one.name for one in path.iterdir()} - set(holds)) if path.is_dir() else []
+    if strangers:
+        raise DataError(f"{path} holds '{strangers[0]}', which would be lost; choose a new folder, or empty this one.")
 
 
 @contextmanager

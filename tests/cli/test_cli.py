@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -119,3 +120,29 @@ def test_importing_does_not_load_the_command_line() -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert told.stdout.strip() == "[]"
+
+
+def test_one_argument_too_many_and_names_too_long(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "describe", "a", "b"]) == 2
+    assert "'b' is one argument too many" in capsys.readouterr().err
+    assert main(["data", "describe", "x" * 300]) == 2
+    assert "too long" in capsys.readouterr().err
+
+
+def test_a_terminal_without_our_characters_still_gets_an_answer(shop: Path) -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "gmlfm", "init", str(shop / "orders.csv")]
+    assert subprocess.run(command, env=environment, capture_output=True, check=False).returncode == 0
+
+
+def test_the_list_shows_datasets_of_any_name(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", str(shop / "orders.csv"), "--json"]) == 0
+    capsys.readouterr()
+    assert main(["data", "list", "--data-root", str(shop.parent), "--json"]) == 0
+    assert shop.name in [row["name"] for row in json.loads(capsys.readouterr().out)]
+
+
+def test_a_description_from_an_editor_that_marks_utf_8(shop: Path) -> None:
+    toml = '[interactions]\npath = "orders.csv"\nuser = "customer"\nitem = "product"\n'
+    (shop / "dataset.toml").write_text("\ufeff" + toml, encoding="utf-8")
+    assert main(["data", "describe", str(shop)]) == 0

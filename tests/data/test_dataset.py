@@ -163,3 +163,54 @@ def test_bad_tables_are_refused_with_their_place(changes: dict[str, Any], error:
     with pytest.raises(error) as caught:
         build(**changes)
     assert message in str(caught.value)
+
+
+def ids_of(values: Any) -> tuple[list[str], str]:
+    table = pl.DataFrame({"u": values, "i": ["x"] * len(values)})
+    data = Dataset.from_tables(table, schema={"interactions": {"user": "u", "item": "i", "repeats": "keep"}})
+    return data.users.ids.to_list(), data.users.id_type
+
+
+def test_decimal_and_float_ids_stay_apart_and_whole_ones_are_integers() -> None:
+    from decimal import Decimal
+
+    large = [Decimal(9007199254740992 + n) for n in range(6)]
+    assert ids_of(pl.Series(large, dtype=pl.Decimal(38, 0))) == ([str(one) for one in large], "integer")
+    assert ids_of(pl.Series(["1.00", "2.50"]).cast(pl.Decimal(10, 2))) == (["1", "2.50"], "text")
+    assert ids_of(pl.Series([1.0, 2.5])) == (["1", "2.5"], "text")
+    assert ids_of(pl.Series([2**63 + 1], dtype=pl.UInt64)) == ([str(2**63 + 1)], "text")
+    with pytest.raises(SchemaError, match="neither text nor number"):
+        ids_of(pl.Series([1], dtype=pl.Duration))
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (pl.Series("u", ["a"]), "is a Series; expected a polars"),
+        (pd.Series(["a"]), "is a Series; expected a polars"),
+        ({"u": [1, 2], "i": [1]}, "columns need one name and one length each"),
+        (pd.DataFrame([[1, 2]], columns=["u", "u"]), "columns need one name and one length each"),
+    ],
+)
+def test_what_is_no_table_is_said(table: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Dataset.from_tables(table, schema={"interactions": {"user": "u", "item": "i"}})
+
+
+def test_pandas_dates_of_any_unit_and_odd_kinds() -> None:
+    table = pd.DataFrame(
+        {"u": ["a", "b"], "i": ["x", "y"], "t": pd.to_datetime(["2020-01-01", "2020-01-02"]).astype("datetime64[s]")}
+    )
+    table["p"] = pd.period_range("2020-01", periods=2, freq="M")
+    data = Dataset.from_tables(
+        table, schema={"interactions": {"user": "u", "item": "i", "time": "t", "context": {"p": "category"}}}
+    )
+    assert data.interactions["time"].to_list() == [1577836800000000, 1577923200000000]
+    assert data.context["p"].to_list() == ["2020-01", "2020-02"]
+
+
+def test_user_and_item_must_be_two_columns() -> None:
+    with pytest.raises(SchemaError, match="as user and as item"):
+        Dataset.from_tables({"u": ["a"]}, schema={"interactions": {"user": "u", "item": "u"}})
+    with pytest.raises(DataError, match="the interactions table is empty"):
+        Dataset.from_tables(pl.DataFrame({"u": [], "i": []}))

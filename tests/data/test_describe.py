@@ -64,3 +64,7 @@ def test_any_dataset_can_be_described(data: Dataset) -> None:
     summary = describe(data)
     assert summary.interactions == data.n_interactions
     assert sum(step.items for step in summary.tail) == summary.items
+
+
+def test_repeated_pairs_do_not_make_the_data_denser() -> None:
+    assert describe(plain([1, 1, 1, 2], [1, 1, 1, 2])).sparsity == pytest.approx(0.5)

@@ -226,3 +226,19 @@ def test_a_damaged_or_newer_encoder_is_refused(tmp_path: Path) -> None:
 def test_no_training_rows_is_refused() -> None:
     with pytest.raises(DataError, match="no training rows are left"):
         Encoder.fit(plain([1], [1]), np.empty(0, np.int64))
+
+
+def test_unknown_numbers_have_no_id_and_whole_floats_are_ids() -> None:
+    data = Dataset.from_tables(
+        pl.DataFrame({"u": [1.0, 2.0], "i": ["x", "y"]}), schema={"interactions": {"user": "u", "item": "i"}}
+    )
+    encoder = fitted(data)
+    assert encoder.ids_of_users(encoder.user_numbers(["nope", 2.0])).to_list() == [None, 2]
+
+
+def test_min_count_of_an_id_by_either_name(tmp_path: Path) -> None:
+    schema = {"interactions": {"user": "u", "item": "i"}, "encoding": {"min_count": {"item.item": 2}}}
+    data = Dataset.from_tables(pl.DataFrame({"u": ["a", "b", "c"], "i": ["x", "x", "y"]}), schema=schema)
+    assert Encoder.fit(data, [0, 1, 2]).values[1].to_list() == ["x"]
+    Encoder.fit(data, [0, 1, 2]).save(str(tmp_path / "e"))
+    assert Encoder.load(str(tmp_path / "e")).n_attributes == 4

@@ -59,7 +59,7 @@ def test_a_tables_own_read_options_go_before_the_shared_ones(tmp_path: Path) -> 
     assert (schema.items.read.separator, schema.items.read.encoding) == (",", "latin-1")
 
 
-names = st.text(min_size=1, max_size=8)
+names = st.text(st.characters(exclude_characters="\0", codec="utf-8"), min_size=1, max_size=8)
 fields = st.builds(Field, names, st.sampled_from(["category", "number"])) | st.builds(
     Field, names, st.just("set"), st.none() | st.sampled_from(["|", "\t", '"', "\\"]), st.sampled_from(["none", "mean", "sqrt"])
 )
@@ -69,7 +69,7 @@ read_options = st.builds(
     separator=st.none() | st.sampled_from([";", "\t", "::"]),
     encoding=st.none() | st.just("latin-1"),
     null=st.none() | st.lists(st.text(max_size=4), max_size=3).map(tuple),
-    columns=st.none() | st.lists(names, max_size=3).map(tuple),
+    columns=st.none() | st.lists(names, max_size=3, unique=True).map(tuple),
     tolerate=st.integers(0, 5),
 )
 sides = st.builds(SideSchema, id=names, path=names, fields=field_tuples, title=st.none() | names, read=read_options)
@@ -82,7 +82,7 @@ sides = st.builds(SideSchema, id=names, path=names, fields=field_tuples, title=s
         interactions=st.builds(
             InteractionsSchema,
             user=names,
-            item=names,
+            item=names.map(lambda name: name + " item"),
             path=names,
             time=st.none() | names,
             weight=st.none() | names,

@@ -168,3 +168,12 @@ def test_wrong_wishes_are_refused() -> None:
 def test_every_split_runs_on_one_row() -> None:
     for name in set(SPLITS) - {"cold-start", "newcomers"}:
         assert make_split(plain([1], [1], [1]), name).train.tolist() == [0]
+
+
+def test_cold_starts_shares_and_moment_are_checked_apart() -> None:
+    data = random_plain(30, 30, 900)
+    assert len(make_split(data, "cold-start", test_share=0.5, ratings=10, adapt=5).test) > 0
+    with pytest.raises(OptionError, match=r"warm_time is 1\.2"):
+        make_split(data, "cold-start", warm_time=1.2)
+    with pytest.raises(OptionError, match="seed is -1"):
+        make_split(data, "random", seed=-1)

@@ -78,3 +78,33 @@ def test_order_in_time_survives_any_shape_with_seconds(moments: list[dt.datetime
     expected = [int(moment.replace(tzinfo=dt.UTC).timestamp()) * 1_000_000 for moment in whole]
     for shape in ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%d.%m.%Y %H:%M:%S"):
         assert as_times(pl.Series("t", [moment.strftime(shape) for moment in whole]), HERE).to_list() == expected
+
+
+def test_two_digit_years_are_years() -> None:
+    short = as_times(pl.Series("t", ["03/04/19", "25/12/18", "05/01/19"]), HERE)
+    assert short.to_list() == as_times(pl.Series("t", ["2019-04-03", "2018-12-25", "2019-01-05"]), HERE).to_list()
+    assert as_times(pl.Series("t", ["31.12.19 14:05"]), HERE).to_list() == [MICROSECONDS]
+
+
+def test_a_column_that_proves_both_orders_is_refused() -> None:
+    with pytest.raises(DataError, match="some dates with the day first and some with the month first"):
+        as_times(pl.Series("t", ["25/12/2018", "12/25/2019"]), HERE)
+
+
+def test_what_is_no_finite_number_is_missing() -> None:
+    assert as_times(pl.Series("t", ["5", "nan", "1", "inf"]), HERE).to_list() == [5.0, None, 1.0, None]
+    assert as_times(pl.Series("t", [5.0, float("inf")]), HERE).to_list() == [5.0, None]
+
+
+def test_among_numbers_the_text_is_the_wrong_one() -> None:
+    with pytest.raises(DataError, match=r"row 3: column 't' holds 'x' where a number was expected \(1 such rows\)"):
+        as_times(pl.Series("t", ["0", "1", "x", "3"]), HERE)
+
+
+def test_kinds_that_are_no_time_and_formats_that_cannot_be() -> None:
+    for values in (pl.Series("t", [[1]]), pl.Series("t", [dt.timedelta(1)]), pl.Series("t", [b"x"])):
+        with pytest.raises(DataError, match="which is no moment in time"):
+            as_times(values, HERE)
+    with pytest.raises(DataError):
+        as_times(pl.Series("t", ["2020-01-01 05"]), HERE, "%Y-%m-%d %H")
+    assert as_times(pl.Series("t", [2**63 + 5], dtype=pl.UInt64), HERE).to_list() == [float(2**63)]

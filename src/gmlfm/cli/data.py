@@ -21,7 +21,7 @@ from gmlfm.data.sources import data_roots, load_dataset
 from gmlfm.data.sources.bazaar import Market, write_bazaar
 from gmlfm.data.sources.catalogue import SOURCES, Source
 from gmlfm.data.sources.getting import accept_terms, get_dataset, source_of, terms_to_accept
-from gmlfm.data.sources.named import here, locate
+from gmlfm.data.sources.named import here, locate, others
 from gmlfm.data.sources.preparing import prepare
 from gmlfm.data.splits import SPLITS
 from gmlfm.errors import DataError, OptionError
@@ -57,10 +57,14 @@ def run_list(options: argparse.Namespace) -> None:
                 "name": name,
                 "about": source.about,
                 "here": str(place) if place else None,
-                "bytes": sum(file.stat().st_size for file in place.rglob("*") if file.is_file()) if place else 0,
+                "bytes": _size(place) if place else 0,
                 "how": "built in" if name == "bazaar" else _way(source),
                 "terms": source.terms,
             }
+        )
+    for folder in others(options.data_root):
+        rows.append(
+            {"name": folder.name, "about": "", "here": str(folder), "bytes": _size(folder), "how": "here", "terms": None}
         )
     if options.json:
         print(json.dumps(rows, ensure_ascii=False))
@@ -72,6 +76,10 @@ def run_list(options: argparse.Namespace) -> None:
         size = f"{row['bytes'] / 1e6:,.1f} MB" if row["here"] else "yes" if row["name"] == "bazaar" else "-"
         table.add_row(row["name"], row["about"], size, row["how"], "to accept" if row["terms"] else "-")
     Console().print(table)
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def _way(source: Source) -> str:

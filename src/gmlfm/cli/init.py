@@ -13,7 +13,6 @@ from rich.table import Table
 
 from gmlfm.cli.main import shared_options
 from gmlfm.data.schema import Field, InteractionsSchema, SideSchema
-from gmlfm.data.sources import load_toml
 from gmlfm.data.sources.inspection import Inspected, inspect_files, write_schema
 
 
@@ -37,8 +36,7 @@ def run(options: argparse.Namespace) -> None:
     files = [Path(name) for name in options.files]
     target = Path(options.out) if options.out else files[0].parent / "dataset.toml"
     inspected = inspect_files(files, target.parent, user=options.user, item=options.item)
-    write_schema(inspected, target, force=options.force)
-    data = load_toml(target)
+    data = write_schema(inspected, target, force=options.force)
     if options.json:
         print(
             json.dumps({"path": str(target), "files": inspected.files, "reasons": inspected.guess.reasons}, ensure_ascii=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import sys
@@ -33,6 +34,8 @@ class Parser(argparse.ArgumentParser):
 def _with_hint(message: str, parser: argparse.ArgumentParser) -> str:
     if message.startswith("unrecognized arguments: "):
         given = message.split(": ", 1)[1].split()[0].split("=")[0]
+        if not given.startswith("-"):
+            return f"'{given}' is one argument too many"
         known = [option for action in parser._actions for option in action.option_strings if option.startswith("--")]
         return f"unknown option '{given}'{did_you_mean(given, known)}".rstrip(".")
     if "invalid choice: '" in message:
@@ -64,6 +67,9 @@ def shared_options(parser: argparse.ArgumentParser) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug, as_json = "--debug" in words, "--json" in words
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character gets a question mark
     try:
         parsed = build_parser().parse_args(words)
         parsed.run(parsed)

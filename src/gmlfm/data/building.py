@@ -132,7 +132,9 @@ class Builder:
         return pl.DataFrame(fields), extended(as_text(column(table, spec.title, origin, "title"), origin), "title")
 
 
-def occasion(table: pl.DataFrame, spec: InteractionsSchema, origin: Origin, warnings: list[str]) -> list[pl.Series]:
+def occasion(
+    table: pl.DataFrame, spec: InteractionsSchema, origin: Origin, warnings: list[str], *, whole: bool = True
+) -> list[pl.Series]:
     """positive, and the optional columns time, label and weight."""
     decimal = spec.read.decimal
     result = []
@@ -159,7 +161,7 @@ def occasion(table: pl.DataFrame, spec: InteractionsSchema, origin: Origin, warn
             text=lambda name: as_text(column(table, name, origin, "positive"), origin),
         )
         positive = holds(spec.positive, condition).alias("positive")
-        if not positive.any():
+        if whole and not positive.any():
             raise DataError(f'{origin.name}: no row fulfils positive = "{spec.positive}", so there is nothing to recommend.')
     return [*result, positive]
 

@@ -34,30 +34,34 @@ def column(table: pl.DataFrame, name: str, origin: Origin, needed_for: str) -> p
 def as_ids(values: pl.Series, origin: Origin) -> tuple[pl.Series, IdType]:
     """Ids as text, and whether they were whole numbers, so that they can be given back as they came.
 
-    A float column of whole numbers counts as integer: pandas makes floats of integers beside a missing value.
+    A whole float is written as an integer (pandas makes floats of integers beside a missing value), each for itself, so that
+    a table read in pieces gives the same ids.
     """
-    whole = _whole_numbers(values)
-    return as_text(values if whole is None else whole, origin), "text" if whole is None else "integer"
+    text = as_text(values, origin)
+    if values.dtype == pl.String or not values.dtype.is_numeric():
+        return text, "text"
+    whole = text.drop_nulls().cast(pl.Int64, strict=False)
+    return text, "integer" if len(whole) and whole.null_count() == 0 else "text"
 
 
 def as_text(values: pl.Series, origin: Origin) -> pl.Series:
-    """One text a row; NaN counts as missing, an empty text does not."""
+    """One text a row; NaN counts as missing, an empty text does not; a whole float or decimal is written as an integer."""
     if isinstance(values.dtype, (pl.List, pl.Array)):
         row = int(values.is_not_null().arg_max() or 0)
         raise SchemaError(
             f"{origin.at(row)}: column '{values.name}' holds lists but one value was expected; "
             'declare it as { kind = "set" }.'
         )
-    if isinstance(values.dtype, pl.Struct) or values.dtype == pl.Object:
+    if isinstance(values.dtype, pl.Struct) or values.dtype in (pl.Object, pl.Binary, pl.Duration):
         raise SchemaError(f"{origin.name}: column '{values.name}' holds {values.dtype}, which is neither text nor number.")
-    if values.dtype == pl.Binary:
-        raise SchemaError(f"{origin.name}: column '{values.name}' holds raw bytes; convert it to text first.")
     if values.dtype.is_float():
-        whole = _whole_numbers(values)
-        values = values.fill_nan(None) if whole is None else whole
-    if isinstance(values.dtype, pl.Decimal):
-        values = values.cast(pl.Float64)
-    return values.cast(pl.String)
+        present = values.fill_nan(None)
+        # Beyond 2^53 a float no longer tells one whole number from the next: it stays as it is written.
+        whole = ((present % 1 == 0) & (present.abs() < 2.0**53)).fill_null(False)
+        integers = present.set(~whole, None).cast(pl.Int64).cast(pl.String)
+        return integers.zip_with(whole, present.cast(pl.String))
+    text = values.cast(pl.String)
+    return text.str.replace(r"\.0+$", "") if isinstance(values.dtype, pl.Decimal) else text
 
 
 def as_set(values: pl.Series, field: Field, origin: Origin) -> pl.Series:
@@ -100,16 +104,3 @@ def as_field(values: pl.Series, field: Field, origin: Origin, decimal: str | Non
     if field.kind == "number":
         return as_number(values, origin, decimal)
     return as_set(values, field, origin) if field.kind == "set" else as_text(values, origin)
-
-
-def _whole_numbers(values: pl.Series) -> pl.Series | None:
-    if values.dtype.is_integer():
-        return values
-    if not values.dtype.is_float():
-        return None
-    present = values.fill_nan(None)
-    # Beyond 2^53 a float no longer tells one whole number from the next.
-    fits = (present.drop_nulls().abs() < 2.0**53) & (present.drop_nulls() % 1 == 0)
-    if present.null_count() == len(present) or not fits.all():
-        return None
-    return present.cast(pl.Int64)

@@ -69,7 +69,7 @@ def describe(data: Dataset, split_name: str = "leave-one-out", seed: int = 0) ->
         interactions=data.n_interactions,
         attributes=encoder.n_attributes,
         catalogue=len(data.items),
-        sparsity=1.0 - data.n_interactions / (n_users * n_items),
+        sparsity=1.0 - _distinct_pairs(data) / (n_users * n_items),
         positives=len(data.positive_rows),
         fields=tuple(_fields(data, encoder)),
         tail=tuple(_tail(np.bincount(data.item_numbers)[data.seen_items])),
@@ -77,6 +77,11 @@ def describe(data: Dataset, split_name: str = "leave-one-out", seed: int = 0) ->
         notes=split.notes,
         warnings=(*data.warnings, *_suspicions(data)),
     )
+
+
+def _distinct_pairs(data: Dataset) -> int:
+    pairs = data.user_numbers.astype(np.int64) * len(data.items) + data.item_numbers
+    return pl.Series(pairs).n_unique()
 
 
 def _fields(data: Dataset, encoder: Encoder) -> list[FieldSummary]:

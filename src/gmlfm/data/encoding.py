@@ -39,6 +39,7 @@ from gmlfm.errors import DataError
 from gmlfm.storage import new_folder
 
 _FORMAT = 1
+_FILES = ("encoder.json", "values.parquet", "users.parquet", "items.parquet")
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,13 @@ class Encoder:
     item_id_type: IdType
 
     @classmethod
-    def fit(cls, data: Dataset, train_rows: Rows) -> Encoder:
+    def fit(cls, data: Dataset, train_rows: Rows | Sequence[int]) -> Encoder:
         """Learn the rows from training interactions and the catalogue.
 
         An id has a row when its training positives number `min_count` or more (so a catalogue id without any has none).
         A side field's value is counted over the users or items that carry it, a context field's over training rows.
         """
+        train_rows = np.asarray(train_rows, dtype=np.int64)
         if len(train_rows) == 0:
             raise DataError("no training rows are left, so there is nothing to learn from; choose another split.")
         trained = train_rows[data.interactions["positive"].to_numpy()[train_rows]]
@@ -78,7 +80,7 @@ class Encoder:
         for part in PARTS:
             if part != "context":
                 side, numbers = (data.users, data.user_numbers) if part == "user" else (data.items, data.item_numbers)
-                texts = frequent_ids(side.ids, numbers[trained], data.schema.min_count.get(part, 1))
+                texts = frequent_ids(side.ids, numbers[trained], data.schema.min_count_of(part, part))
                 learned.append(Learned(part, part, "id", len(texts), texts))
             for one in data.schema.fields_of(part):
                 column = frames[part][one.name]
@@ -177,11 +179,11 @@ class Encoder:
         return _numbers_of(self._item_lookup, ids)
 
     def ids_of_users(self, numbers: npt.NDArray[np.integer[Any]]) -> pl.Series:
-        """The caller's ids, in the caller's type."""
-        return _given_back(self.user_ids[numbers], self.user_id_type).alias("user")
+        """The caller's ids, in the caller's type; missing for -1."""
+        return _given_back(take(self.user_ids, numbers), self.user_id_type).alias("user")
 
     def ids_of_items(self, numbers: npt.NDArray[np.integer[Any]]) -> pl.Series:
-        return _given_back(self.item_ids[numbers], self.item_id_type).alias("item")
+        return _given_back(take(self.item_ids, numbers), self.item_id_type).alias("item")
 
     @cached_property
     def _user_lookup(self) -> pl.DataFrame:
@@ -200,9 +202,9 @@ class Encoder:
             digest.update(str(texts.str.join("").item() if len(texts) else "").encode())
         return digest.hexdigest()[:16]
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: str | Path) -> None:
         """encoder.json beside values.parquet, users.parquet and items.parquet; a folder there before is replaced."""
-        with new_folder(folder) as new:
+        with new_folder(Path(folder), holds=_FILES) as new:
             about = {
                 "format": _FORMAT,
                 "hash": self.hash,
@@ -218,7 +220,8 @@ class Encoder:
             pl.DataFrame({"id": self.item_ids}).write_parquet(new / "items.parquet")
 
     @classmethod
-    def load(cls, folder: Path) -> Encoder:
+    def load(cls, folder: str | Path) -> Encoder:
+        folder = Path(folder)
         try:
             about = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
             if about["format"] != _FORMAT:
@@ -238,9 +241,14 @@ class Encoder:
 
 
 def _numbers_of(lookup: pl.DataFrame, ids: Sequence[Any]) -> npt.NDArray[np.int64]:
-    asked = pl.DataFrame({"id": pl.Series([str(one) for one in ids], dtype=pl.String)})
+    asked = pl.DataFrame({"id": pl.Series([_id_text(one) for one in ids], dtype=pl.String)})
     found = asked.join(lookup, on="id", how="left", maintain_order="left")["number"]
     return found.fill_null(-1).to_numpy().astype(np.int64)
+
+
+def _id_text(one: Any) -> str:
+    """As columns.py writes ids: a whole float is written as an integer."""
+    return str(int(one)) if isinstance(one, float) and one.is_integer() else str(one)
 
 
 def _given_back(ids: pl.Series, id_type: IdType) -> pl.Series:

@@ -15,18 +15,28 @@ def as_frame(table: Any, name: str) -> pl.DataFrame:
         return table.collect()
     if isinstance(table, pl.DataFrame):
         return table
-    if type(table).__module__.partition(".")[0] == "pandas" and hasattr(table, "columns"):
-        return pl.DataFrame([_pandas_column(str(key), table[key]) for key in table.columns])
-    if hasattr(table, "__arrow_c_stream__"):
+    maker = type(table).__module__.partition(".")[0]
+    if type(table).__name__ == "Series" or not (
+        isinstance(table, dict) or hasattr(table, "__arrow_c_stream__") or (maker == "pandas" and hasattr(table, "columns"))
+    ):
+        raise DataError(f"the {name} table is a {type(table).__name__}; expected a polars, pandas or Arrow table.")
+    try:
+        if maker == "pandas":
+            names = [str(key) for key in table.columns]
+            return pl.DataFrame([_pandas_column(key, table.iloc[:, at]) for at, key in enumerate(names)])
+        if isinstance(table, dict):
+            return pl.DataFrame([_column(str(key), list(values)) for key, values in table.items()])
         return pl.DataFrame(table)
-    if isinstance(table, dict):
-        return pl.DataFrame([_column(str(key), list(values)) for key, values in table.items()])
-    raise DataError(f"the {name} table is a {type(table).__name__}; expected a polars, pandas or Arrow table.")
+    except pl.exceptions.PolarsError as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"the {name} table cannot be used: {reason}; columns need one name and one length each.") from error
 
 
 def _pandas_column(name: str, column: Any) -> pl.Series:
     """Without pyarrow, which pandas' own export would need."""
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biufM":
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind == "M":
+        return pl.Series(name, column.to_numpy().astype("datetime64[us]"))
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
         return pl.Series(name, column.to_numpy(copy=True), nan_to_null=True)
     missing = column.isna().to_numpy()
     return _column(name, [None if gone else value for value, gone in zip(column.tolist(), missing, strict=True)])
@@ -37,9 +47,14 @@ def _column(name: str, values: list[Any]) -> pl.Series:
     present = [value for value in values if value is not None]
     if any(isinstance(value, (list, tuple, set, frozenset, np.ndarray)) for value in present):
         return pl.Series(name, [_texts(value) for value in values], dtype=pl.List(pl.String))
-    if any(isinstance(value, str) for value in present):
-        return pl.Series(name, [None if value is None else str(value) for value in values], dtype=pl.String)
-    return pl.Series(name, values, strict=False)
+    if not any(isinstance(value, str) for value in present):
+        try:
+            made = pl.Series(name, values)
+            if made.dtype != pl.Object:
+                return made
+        except (TypeError, pl.exceptions.PolarsError):
+            pass  # several kinds in one column, or one that polars has no type for
+    return pl.Series(name, [None if value is None else str(value) for value in values], dtype=pl.String)
 
 
 def _texts(value: Any) -> list[str] | None:

@@ -12,7 +12,7 @@ import polars as pl
 from gmlfm.data.columns import Origin, as_ids
 from gmlfm.data.profiles import DECIMALS, Profile, profile, words_of
 from gmlfm.data.schema import Field, InteractionsSchema, Schema, SideSchema
-from gmlfm.errors import SchemaError, did_you_mean
+from gmlfm.errors import DataError, SchemaError, did_you_mean
 
 USER_WORDS = {"user", "buyer", "customer", "client", "member", "reviewer", "person", "visitor", "account", "kunde", "uid"}
 USER_WORDS |= {"userid", "subscriber", "shopper", "household", "patient", "student", "reader", "listener", "guest"}
@@ -35,6 +35,7 @@ ITEM_WORDS |= {"itemid", "course", "isbn", "iid", "catalog", "catalogue", "goods
 EVENT_WORDS = {"interaction", "rating", "purchase", "order", "event", "review", "click", "transaction", "sale", "log", "play"}
 LABEL_WORDS = {"rating", "star", "score", "label", "grade", "overall"}
 WEIGHT_WORDS = {"quantity", "qty", "menge", "unit", "play", "count"}
+_SIDE_WORDS = {"users": USER_WORDS, "items": ITEM_WORDS}
 TITLE_WORDS = {"title", "name", "titel", "caption", "headline"}
 
 
@@ -56,6 +57,9 @@ def guess_schema(
     known_roles: bool = False,
 ) -> Guess:
     """Guess from tables by file name. With `known_roles` the names are interactions, users and items themselves."""
+    for table, frame in frames.items():
+        if frame.height == 0:
+            raise DataError(f"the {table} table is empty; at least one row is needed.")
     guesser = _Guesser(frames, user, item)
     roles = {role: role for role in frames} if known_roles else guesser.roles()
     return guesser.schema(name, roles)
@@ -107,29 +111,31 @@ class _Guesser:
         score += 0.5 * any(one.looks == "time" for one in profiles)
         for other in self._frames:
             if other != name:
-                score += 1.0 * (self._reference(name, other)[2] > 0.5)
+                score += 1.0 * (self._reference(name, other, USER_WORDS | ITEM_WORDS)[2] > 0.5)
         return score
 
     def _side_score(self, name: str, main: str, side: str) -> float:
-        words = USER_WORDS if side == "users" else ITEM_WORDS
-        key, met, overlap = self._reference(main, name)
+        words = _SIDE_WORDS[side]
+        key, met, overlap = self._reference(main, name, words)
         score = 2.0 * bool(words_of(Path(name).stem) & words)
         return score + bool(words_of(key) & words) + bool(words_of(met) & words) + 0.1 * overlap
 
-    def _reference(self, main: str, other: str) -> tuple[str, str, float]:
-        """(key of other, column of main that names it, how well): a shared name, shared words, shared values."""
+    def _reference(self, main: str, other: str, words: set[str], without: str | None = None) -> tuple[str, str, float]:
+        """(key of other, column of main that names it, how well): by its name, the side's words and shared values."""
         best = ("", "", 0.0)
         for key in self._keys(other):
             keys, _ = as_ids(self._frames[other][key.name], Origin(other))
             for met in self._profiles[main].values():
-                if met.looks in ("time", "set", "empty", "text"):
+                if met.looks in ("time", "set", "empty", "text") or met.name == without:
                     continue
                 sample, _ = as_ids(self._frames[main][met.name].drop_nulls().head(20_000), Origin(main))
                 overlap = float(sample.is_in(keys.implode()).mean() or 0.0)  # type: ignore[arg-type]
                 if overlap == 0.0:
                     continue
-                shared = 1.0 * (key.name == met.name) + 0.5 * bool((key.words & met.words) - {"id"})
-                score = overlap + shared + min(math.log10(1 + met.n_distinct), 6) / 10
+                named = (
+                    1.0 * (key.name == met.name) + 0.5 * bool((key.words & met.words) - {"id"}) + 0.7 * bool(met.words & words)
+                )
+                score = overlap + named + min(math.log10(1 + met.n_distinct), 6) / 10
                 if score > best[2]:
                     best = (key.name, met.name, score)
         return best
@@ -141,18 +147,16 @@ class _Guesser:
 
     def _id_columns(self, main: str, roles: Mapping[str, str]) -> tuple[str, str]:
         chosen: dict[str, str] = {}
-        for side, table in (("user", "users"), ("item", "items")):
+        for side in ("user", "item"):
             asked = self._asked[side]
             if asked is not None:
                 if asked not in self._frames[main].columns:
                     raise SchemaError(f"{main} has no column '{asked}'{did_you_mean(asked, self._frames[main].columns)}")
+                if asked in chosen.values():
+                    raise SchemaError(f"'{asked}' cannot be both the user and the item.")
                 chosen[side] = asked
                 self._reasons[f"interactions.{side}"] = "as asked"
-            elif table in roles:
-                key, met, _ = self._reference(main, roles[table])
-                if met:
-                    chosen[side] = met
-                    self._reasons[f"interactions.{side}"] = f"its values are those of {key} in {Path(roles[table]).name}"
+        self._by_reference(main, roles, chosen)
         for side, words in (("user", USER_WORDS), ("item", ITEM_WORDS)):
             if side not in chosen:
                 self._by_name(main, side, words, chosen)
@@ -160,6 +164,19 @@ class _Guesser:
             if side not in chosen:
                 self._by_count(main, side, chosen)
         return chosen["user"], chosen["item"]
+
+    def _by_reference(self, main: str, roles: Mapping[str, str], chosen: dict[str, str]) -> None:
+        """Columns that name a side table's key; where both sides want one column, the better fit has it."""
+        open_sides = [side for side in ("user", "item") if side not in chosen and f"{side}s" in roles]
+        fits = {side: self._reference(main, roles[f"{side}s"], _SIDE_WORDS[f"{side}s"]) for side in open_sides}
+        for side in sorted(fits, key=lambda one: -fits[one][2]):
+            taken = next(iter(chosen.values()), None)
+            key, met, _ = fits[side]
+            if met == taken:
+                key, met, _ = self._reference(main, roles[f"{side}s"], _SIDE_WORDS[f"{side}s"], without=taken)
+            if met:
+                chosen[side] = met
+                self._reasons[f"interactions.{side}"] = f"its values are those of {key} in {Path(roles[f'{side}s']).name}"
 
     def _by_name(self, main: str, side: str, words: set[str], chosen: dict[str, str]) -> None:
         named = [one for one in self._profiles[main].values() if one.words & words and one.name not in chosen.values()]
@@ -243,9 +260,13 @@ class _Guesser:
         return schema
 
     def _side_key(self, table: str, main: str, met: str) -> str:
-        key, named, _ = self._reference(main, table)
-        if key and named == met:
-            return key
+        matches = [
+            (float(as_ids(self._frames[main][met].head(20_000), Origin(main))[0].is_in(ids.implode()).mean() or 0.0), key.name)  # type: ignore[arg-type]
+            for key in self._keys(table)
+            for ids in [as_ids(self._frames[table][key.name], Origin(table))[0]]
+        ]
+        if matches and max(matches)[0] > 0:
+            return max(matches)[1]
         if met in self._frames[table].columns:
             return met
         keys = self._keys(table)

@@ -93,7 +93,7 @@ class Schema:
     @classmethod
     def from_toml(cls, path: Path) -> Schema:
         try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
+            content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         except OSError as error:
             raise SchemaError(f"{path} could not be read ({error.strerror}).") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -139,6 +139,8 @@ def _interactions(value: Any, where: str, shared: ReadOptions, needs_path: bool)
     for key in ("user", "item", *(("path",) if needs_path else ())):
         if key not in given:
             raise SchemaError(f"{where} has no '{key}'; write {key} = \"...\".")
+    if given["user"] == given["item"]:
+        raise SchemaError(f"{where} names the column '{given['user']}' as user and as item; they must be two columns.")
     if given.get("repeats", "merge") not in get_args(Repeats):
         raise SchemaError(f"{where} repeats is '{given['repeats']}'; expected 'merge' or 'keep'.")
     if "time_format" in given and "time" not in given:
@@ -202,6 +204,8 @@ def _read_options(value: Any, where: str, shared: ReadOptions) -> ReadOptions:
             if not isinstance(one, list) or not all(isinstance(word, str) for word in one):
                 raise SchemaError(f"{where} {key} is {one!r}; expected a list of texts.")
             given[key] = tuple(one)
+            if key == "columns" and len(set(one)) < len(one):
+                raise SchemaError(f"{where} columns names a column twice: {one!r}.")
         else:
             given[key] = _text(one, f"{where} {key}")
     for key in ("separator", "decimal"):
@@ -227,7 +231,7 @@ def _table(value: Any, where: str) -> dict[str, Any]:
 
 
 def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or "\0" in value:
         raise SchemaError(f"{where} is {value!r}; expected text in quotes.")
     return value
 

@@ -55,7 +55,7 @@ def _side(table: SideSchema, title: str, why: Mapping[str, str]) -> list[str]:
 
 
 def _unused(title: str, why: Mapping[str, str]) -> list[str]:
-    return [f"# {' '.join(line.split())}" for line in why.get(f"{title}.unused", "").splitlines()]
+    return [f"# {_comment(line)}" for line in why.get(f"{title}.unused", "").splitlines()]
 
 
 def _fields(declared: tuple[Field, ...], place: str, why: Mapping[str, str]) -> list[str]:
@@ -89,7 +89,12 @@ def _read(options: ReadOptions, title: str, why: Mapping[str, str]) -> list[str]
 
 def _line(key: str, value: str, reason: str | None) -> str:
     text = f"{key} = {value}"
-    return f"{text:<40}  # {' '.join(reason.split())}" if reason else text
+    return f"{text:<40}  # {_comment(reason)}" if reason else text
+
+
+def _comment(text: str) -> str:
+    """One line; TOML forbids control characters even in a comment."""
+    return "".join(one if one.isprintable() else "?" for one in " ".join(text.split()))
 
 
 def _key(name: str) -> str:

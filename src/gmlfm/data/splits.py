@@ -106,6 +106,8 @@ def make_split(data: Dataset, name: str = "leave-one-out", *, seed: int = 0, tas
     for key in options:
         if key not in allowed:
             raise OptionError(f"the split '{name}' has no option '{key}'{did_you_mean(key, allowed)}")
+    if seed < 0:
+        raise OptionError(f"seed is {seed}; expected 0 or more.")
     rows = data.order_in_time(data.rows_for(task))
     view = _View(data, rows, data.user_numbers[rows], data.item_numbers[rows], np.random.default_rng(seed))
     parts = SPLITS[name](view, **options)
@@ -238,7 +240,9 @@ def _cold_start(
             f"cold-start got ratings={ratings}, adapt={adapt}, interactions={interactions}; "
             "expected 0 < adapt < ratings and 0 <= interactions <= adapt."
         )
-    _check_shares(test_share=test_share, validation_share=validation_share, warm_time=warm_time / 2)
+    _check_shares(test_share=test_share, validation_share=validation_share)
+    if not 0 < warm_time < 1:
+        raise OptionError(f"warm_time is {warm_time}; expected a share above 0 and below 1.")
     times = view.times("cold-start")
     from_first, from_last = view.places()
     kept = (from_first + from_last + 1 >= ratings) & (from_first < ratings)

@@ -7,77 +7,108 @@ import polars as pl
 from gmlfm.data.columns import Origin
 from gmlfm.errors import DataError
 
-ZONED = ("%Y-%m-%dT%H:%M:%S%.f%#z", "%Y-%m-%d %H:%M:%S%.f%#z")
-YEAR_FIRST = (
-    "%Y-%m-%d %H:%M:%S%.f",
-    "%Y-%m-%dT%H:%M:%S%.f",
-    "%Y-%m-%d %H:%M",
-    "%Y-%m-%dT%H:%M",
-    "%Y-%m-%d",
-    "%Y/%m/%d %H:%M:%S",
-    "%Y/%m/%d %H:%M",
-    "%Y/%m/%d",
-    "%Y%m%d",
+_YEAR = r"^\d{4}[-/]\d{1,2}[-/]\d{1,2}"
+_SHORT = r"^(\d{1,2})[/-](\d{1,2})[/-](?:\d{4}|\d{2})(?:\D|$)"  # whether day or month comes first must be found out
+_CLOCKS = ("", " %H:%M:%S%.f", " %H:%M")
+
+# (which texts, which formats): a format is tried only where its shape fits, or "%Y" would take 03/04/19 for the year 3.
+_ZONED = (_YEAR, ("%Y-%m-%dT%H:%M:%S%.f%#z", "%Y-%m-%d %H:%M:%S%.f%#z"))
+_YEAR_FIRST = (
+    _YEAR,
+    tuple(date + clock for date in ("%Y-%m-%d", "%Y/%m/%d") for clock in (*_CLOCKS, "T%H:%M:%S%.f", "T%H:%M")),
 )
-DAY_FIRST = ("%d.%m.%Y", "%d/%m/%Y", "%d-%m-%Y")
-MONTH_FIRST = ("%m/%d/%Y", "%m-%d-%Y")
-NAMED_MONTH = ("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y")
-CLOCKS = ("", " %H:%M:%S", " %H:%M")
+_DIGITS = (r"^\d{8}$", ("%Y%m%d",))
+_NAMED_MONTH = (
+    r"[A-Za-z]",
+    tuple(f"{date}{clock}" for date in ("%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y") for clock in _CLOCKS),
+)
 
 
 def as_times(values: pl.Series, origin: Origin, time_format: str | None = None) -> pl.Series:
     """Numbers stay numbers; dates and date texts become microseconds since 1970 (UTC where no zone is written).
 
-    Every shape above is tried on what the earlier ones left; where day and month could be either, the day is taken to
-    come first only if some row of the column proves it (a first part above 12) and no row proves the opposite.
+    Where day and month could be exchanged the column as a whole decides: a first part above 12 somewhere says day first, a
+    second part above 12 month first; both is refused, neither is read as month first.
     """
+    if values.dtype.is_nested() or values.dtype in (pl.Object, pl.Binary):
+        raise DataError(f"{origin.name}: column '{values.name}' holds {values.dtype}, which is no moment in time.")
     if values.dtype.is_numeric():
-        return values.fill_nan(None) if values.dtype.is_float() else values.cast(pl.Int64)
+        return _numeric(values)
     if values.dtype.is_temporal():
         return _microseconds(values, origin)
     text = values.cast(pl.String).str.strip_chars()
     text = text.set(text == "", None)
     numbers = text.cast(pl.Float64, strict=False)
-    if time_format is None and numbers.null_count() == text.null_count() and not _dates_as_digits(text):
+    n_present = len(text) - text.null_count()
+    n_numbers = len(numbers) - numbers.null_count()
+    if time_format is None and n_numbers and 2 * n_numbers >= n_present and not _dates_as_digits(text):
+        _refuse(text, numbers.is_null() & text.is_not_null(), values.name, origin, "a number")
         whole = text.cast(pl.Int64, strict=False)
-        return whole if whole.null_count() == text.null_count() else numbers
-    formats = (time_format,) if time_format else _formats_for(text)
+        return whole if whole.null_count() == text.null_count() else _numeric(numbers)
     result = pl.Series(values.name, [None], dtype=pl.Int64).new_from_index(0, len(text))
-    for one in formats:
-        left = result.is_null() & text.is_not_null()
-        if not left.any():
-            break
-        result = result.zip_with(~left, _parse(text.set(~left, None), one))
-    failed = result.is_null() & text.is_not_null()
-    if failed.any():
-        row = int(failed.arg_max() or 0)
-        expected = f"a time like {time_format}" if time_format else "a date or a number"
-        raise DataError(
-            f"{origin.at(row)}: column '{values.name}' holds {text[row]!r} where {expected} was expected "
-            f"({int(failed.sum()):,} such rows); give time_format, or add the word to null."
-        )
+    for shape, formats in ((None, (time_format,)),) if time_format else _shapes(text, values.name, origin):
+        for one in formats:
+            left = result.is_null() & text.is_not_null()
+            if shape is not None:
+                left &= text.str.contains(shape)
+            if left.any():
+                result = result.zip_with(
+                    ~left.fill_null(False), _parse(text.set(~left.fill_null(False), None), one, values.name)
+                )
+    expected = f"a time like {time_format}" if time_format else "a date or a number"
+    _refuse(text, result.is_null() & text.is_not_null(), values.name, origin, expected)
     return result
 
 
 def day_comes_first(text: pl.Series) -> bool | None:
     """Whether dates like 03/04/2019 are day first, as far as the column proves it; None where it proves nothing."""
-    parts = text.str.extract_groups(r"^(\d{1,2})[/.-](\d{1,2})[/.-]\d{4}").struct.unnest()
-    first = parts[parts.columns[0]].cast(pl.Int32, strict=False).max()
-    second = parts[parts.columns[1]].cast(pl.Int32, strict=False).max()
-    if first is None or second is None:
-        return None
-    if int(first) > 12 >= int(second):  # type: ignore[arg-type]
-        return True
-    return False if int(second) > 12 >= int(first) else None  # type: ignore[arg-type]
+    proof = _proof(text)
+    return None if proof == (False, False) else proof[0]
 
 
-def _formats_for(text: pl.Series) -> list[str]:
-    day_first = day_comes_first(text)
-    # A point between the parts is the European order; a slash without proof is read as month first.
-    dotted = bool(text.str.contains(r"^\d{1,2}\.\d{1,2}\.").any())
-    orders = (DAY_FIRST, MONTH_FIRST) if day_first or (day_first is None and dotted) else (MONTH_FIRST, DAY_FIRST)
-    short = [date + clock for group in (*orders, NAMED_MONTH) for date in group for clock in CLOCKS]
-    return [*ZONED, *YEAR_FIRST, *short]
+def _proof(text: pl.Series) -> tuple[bool, bool]:
+    """(some row proves day first, some row proves month first)."""
+    parts = text.str.extract_groups(_SHORT).struct.unnest()
+    first, second = (parts[name].cast(pl.Int32, strict=False) for name in parts.columns)
+    return bool((first > 12).any()), bool((second > 12).any())
+
+
+def _shapes(text: pl.Series, name: str, origin: Origin) -> list[tuple[str, tuple[str, ...]]]:
+    day_first, month_first = _proof(text)
+    if day_first and month_first:
+        raise DataError(
+            f"{origin.name}: column '{name}' writes some dates with the day first and some with the month first, such as "
+            f"{text.filter(text.str.contains(_SHORT).fill_null(False))[0]!r}; write them alike, or as year-month-day."
+        )
+    order = "%d/%m" if day_first else "%m/%d"
+    shapes = [_ZONED, _YEAR_FIRST, _DIGITS]
+    for digits, year in ((r"\d{4}", "%Y"), (r"\d{2}", "%y")):
+        for mark, date in (("/", order), ("-", order.replace("/", "-")), (".", "%d.%m")):
+            shape = rf"^\d{{1,2}}\{mark}\d{{1,2}}\{mark}{digits}(?:\D|$)"
+            shapes.append((shape, tuple(f"{date}{mark}{year}{clock}" for clock in _CLOCKS)))
+    return [*shapes, _NAMED_MONTH]
+
+
+def _refuse(text: pl.Series, failed: pl.Series, name: str, origin: Origin, expected: str) -> None:
+    if failed.any():
+        row = int(failed.arg_max() or 0)
+        raise DataError(
+            f"{origin.at(row)}: column '{name}' holds {text[row]!r} where {expected} was expected "
+            f"({int(failed.sum()):,} such rows); give time_format, or add the word to null."
+        )
+
+
+def _numeric(values: pl.Series) -> pl.Series:
+    """Whole numbers as int64, others as float64; what is not finite is missing."""
+    if values.dtype.is_integer():
+        return values.cast(pl.Int64) if values.dtype != pl.UInt64 else _unsigned(values)
+    floats = values.cast(pl.Float64)
+    return floats.set(~floats.is_finite().fill_null(False), None)
+
+
+def _unsigned(values: pl.Series) -> pl.Series:
+    whole = values.cast(pl.Int64, strict=False)
+    return whole if whole.null_count() == values.null_count() else values.cast(pl.Float64)
 
 
 def _dates_as_digits(text: pl.Series) -> bool:
@@ -85,13 +116,17 @@ def _dates_as_digits(text: pl.Series) -> bool:
     return bool(len(present)) and bool(present.str.contains(r"^(19|20)\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])$").all())
 
 
-def _parse(text: pl.Series, time_format: str) -> pl.Series:
-    if "%z" in time_format or "%#z" in time_format:
-        moments = text.str.strptime(pl.Datetime("us", "UTC"), time_format, strict=False)
-    elif "%H" in time_format or "%I" in time_format:
-        moments = text.str.strptime(pl.Datetime("us"), time_format, strict=False)
-    else:
-        moments = text.str.strptime(pl.Date, time_format, strict=False).cast(pl.Datetime("us"))
+def _parse(text: pl.Series, time_format: str, name: str) -> pl.Series:
+    try:
+        if "%z" in time_format or "%#z" in time_format:
+            moments = text.str.strptime(pl.Datetime("us", "UTC"), time_format, strict=False)
+        elif any(mark in time_format for mark in ("%H", "%I", "%T", "%R", "%s")):
+            moments = text.str.strptime(pl.Datetime("us"), time_format, strict=False)
+        else:
+            moments = text.str.strptime(pl.Date, time_format, strict=False).cast(pl.Datetime("us"))
+    except pl.exceptions.PolarsError as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"column '{name}': the time_format '{time_format}' cannot be used ({reason}).") from error
     return moments.to_physical().cast(pl.Int64)
 
 

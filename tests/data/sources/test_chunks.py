@@ -71,3 +71,29 @@ def test_unreadable_files_are_refused(tmp_path: Path, name: str, content: bytes 
         (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=message):
         list(read_chunks(name, tmp_path, ReadOptions()))
+
+
+def test_a_stray_quote_does_not_hold_the_file_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [f"{n},plain text" for n in range(3000)]
+    lines[40] = '40,19" monitor'
+    (tmp_path / "t.csv").write_text("id,a\n" + "\n".join(lines))
+    monkeypatch.setattr(chunks, "_BLOCK", 5000)
+    pieces = list(read_chunks("t.csv", tmp_path, ReadOptions()))
+    assert max(piece.frame.height for piece in pieces) < 1000
+    assert sum(piece.frame.height for piece in pieces) == 3000
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
+def test_wide_characters_are_read_in_pieces_too(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "t.csv").write_bytes(("id,a\n" + "\n".join(f"{n},é{n}" for n in range(400))).encode(encoding))
+    options = ReadOptions(encoding=encoding if encoding.endswith("le") else None)
+    pieces = list(read_chunks("t.csv", tmp_path, options))
+    assert len(pieces) > 2
+    assert pl.concat([piece.frame for piece in pieces])["a"].to_list() == [f"é{n}" for n in range(400)]
+
+
+def test_a_missing_member_of_an_archive(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        archive.writestr("a.csv", CSV)
+    with pytest.raises(DataError, match="no item named"):
+        list(read_chunks("t.zip!b.csv", tmp_path, ReadOptions()))

@@ -101,3 +101,20 @@ def test_the_fast_reader_and_the_careful_one_agree(rows: list[list[str]]) -> Non
     assert fast.frame.equals(slow.frame.cast(pl.String))
     assert fast.lines.tolist() == slow.lines.tolist()
     assert (fast.broken.count, fast.broken.first_line) == (slow.broken.count, slow.broken.first_line)
+
+
+def test_a_long_separator_inside_quotes_is_text() -> None:
+    table = read_delimited('u::t\na::"x::y"\n', ReadOptions(separator="::"), "f")
+    assert table.frame.rows() == [("a", "x::y")]
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+def test_an_empty_cell_is_missing_only_if_it_is_called_so(quoted: bool) -> None:
+    last = '"z"' if quoted else "z"
+    table = read_delimited(f"u,i\n,a\nNULL,{last}\n", ReadOptions(separator=",", null=("NULL",)), "f")
+    assert table.frame["u"].to_list() == ["", None]
+
+
+def test_names_are_unique_even_where_they_are_made_up() -> None:
+    with pytest.raises(DataError, match="'column_2' occurs twice"):
+        read_delimited("column_2,,item\n1,2,3\n", COMMA, "f")

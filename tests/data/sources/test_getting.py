@@ -259,7 +259,7 @@ def test_wrong_names_and_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str
     for arguments, message in (
         (["ml-2m"], "did you mean 'ml-1m'"),
         (["amazon-auto", "--accept-terms"], "cannot be downloaded; give reviews_Automotive_5.json.gz"),
-        (["amazon-auto", "--accept-terms", "--from", str(tmp_path)], "no file named reviews_* was given"),
+        (["amazon-auto", "--accept-terms", "--from", str(tmp_path)], "no file named reviews_Automotive* was given"),
         (["bazaar", "--purchases", "0"], "a bazaar needs users and purchases"),
         (["bazaar", "--purchases", "900000000000000"], "GiB free; ask for fewer"),
         (["ml-1m", "--purchases", "10"], "--users and --purchases belong to bazaar"),
@@ -268,3 +268,40 @@ def test_wrong_names_and_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert message in capsys.readouterr().err
     assert main(["data", "get", "bazaar", "--users", "100", *root]) == 0
     assert load_dataset("bazaar-100-1212-0", data_root=tmp_path).n_interactions == 1212
+
+
+def test_each_amazon_set_takes_its_own_files(tmp_path: Path) -> None:
+    for raw, reviewer in (("Automotive", "auto"), ("Office_Products", "office")):
+        rows = "".join(json.dumps({**row, "reviewerID": reviewer}) + "\n" for row in REVIEWS)
+        (tmp_path / f"reviews_{raw}_5.json.gz").write_bytes(gzip.compress(rows.encode()))
+    get_dataset("amazon-office", tmp_path / "root", files=[tmp_path])
+    assert load_dataset("amazon-office", data_root=tmp_path / "root").users.ids.to_list() == ["office"]
+
+
+@pytest.mark.parametrize("change", [{"overall": "x"}, {"unixReviewTime": None}, {"overall": [5]}])
+def test_values_of_another_kind_are_refused_with_their_line(tmp_path: Path, change: dict[str, object]) -> None:
+    (tmp_path / "reviews_x.json").write_text(json.dumps(REVIEWS[0]) + "\n" + json.dumps({**REVIEWS[1], **change}) + "\n")
+    with pytest.raises(DataError, match="line 2 holds a value of another kind"):
+        convert_amazon("amazon-x", tmp_path / "reviews_x.json", None, tmp_path / "out")
+
+
+def test_nobodys_files_are_lost_to_a_dataset(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "x.libfm").write_text("1 0:1 5:1\n")
+    with pytest.raises(DataError, match=r"holds 'x\.libfm', which would be lost"):
+        get_dataset("libfm", tmp_path, files=[tmp_path / "p" / "x.libfm"], out=tmp_path / "p")
+    assert (tmp_path / "p" / "x.libfm").exists()
+
+
+def test_odd_names_still_make_good_folders(tmp_path: Path) -> None:
+    (tmp_path / 'we"ird.libfm').write_text("1 0:1 5:1\n")
+    get_dataset("libfm", tmp_path, files=[tmp_path / 'we"ird.libfm'])
+    assert load_dataset(tmp_path / "libfm").name == 'we"ird'
+    mercari(tmp_path / "tables")
+    text = (tmp_path / "tables" / "categories.csv").read_text().replace("Books", "Books/Music")
+    (tmp_path / "tables" / "categories.csv").write_text(text)
+    folder = get_dataset("mercari", tmp_path, files=[tmp_path / "tables"], category="books/music")
+    assert folder == tmp_path / "mercari-books-music"
+    (tmp_path / "big.libfm").write_text(f"1 {2**63}:1 5:1\n")
+    with pytest.raises(DataError, match="too large"):
+        read_libfm(tmp_path / "big.libfm")

@@ -140,3 +140,50 @@ def test_what_cannot_be_guessed_is_said(tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("user,item\n")
     with pytest.raises(DataError, match="has a header but no rows"):
         inspect_files([tmp_path / "c.csv"], tmp_path)
+
+
+def test_one_column_is_never_both_user_and_item(tmp_path: Path) -> None:
+    rows = [(1 + n * 7 % 30, 1 + n * 3 % 50, f"2020-01-{1 + n % 28:02d}") for n in range(300)]
+    pl.DataFrame(rows, schema=["buyer", "product", "when"], orient="row").write_csv(tmp_path / "orders.csv")
+    pl.DataFrame({"id": range(1, 1001), "city": ["Rome", "Oslo"] * 500}).write_csv(tmp_path / "users.csv")
+    pl.DataFrame({"id": range(1, 51), "colour": ["red", "blue"] * 25}).write_csv(tmp_path / "items.csv")
+    files = [tmp_path / name for name in ("orders.csv", "users.csv", "items.csv")]
+    schema = inspect_files(files, tmp_path).schema
+    assert (schema.interactions.user, schema.interactions.item) == ("buyer", "product")
+    with pytest.raises(SchemaError, match="cannot be both"):
+        inspect_files(files, tmp_path, user="buyer", item="buyer")
+    with pytest.raises(DataError, match="is given twice"):
+        inspect_files([files[0], tmp_path / "." / "orders.csv"], tmp_path)
+
+
+def test_a_first_line_like_the_others_is_no_header(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("\n".join(f"u{n % 9},p{n % 7},2020-01-{1 + n % 28:02d}" for n in range(100)))
+    schema = inspect_files([tmp_path / "e.csv"], tmp_path).schema.interactions
+    assert schema.read.columns == ("column_1", "column_2", "column_3")
+    assert schema.time == "column_3"
+
+
+def test_rows_without_ids_are_tolerated_and_told(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("user,item\n" + "\n".join(f"{'' if n == 5 else n % 9},p{n % 7}" for n in range(60)))
+    inspected = inspect_files([tmp_path / "e.csv"], tmp_path)
+    assert inspected.schema.interactions.read.tolerate == 1
+    assert "1 row(s) have no user or no item" in inspected.guess.reasons["interactions.read.tolerate"]
+    write_schema(inspected, tmp_path / "dataset.toml")
+
+
+def test_nothing_is_written_of_data_that_do_not_load(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text("user,item\n" + "\n".join(f"{n % 9},p{n % 7}" for n in range(60)))
+    (tmp_path / "users.csv").write_text("user,city\n1,Rome\n1,Oslo\n")
+    (tmp_path / "dataset.toml").write_text("# mine")
+    inspected = inspect_files([tmp_path / "e.csv", tmp_path / "users.csv"], tmp_path)
+    with pytest.raises(DataError, match="again"):
+        write_schema(inspected, tmp_path / "dataset.toml", force=True)
+    assert (tmp_path / "dataset.toml").read_text() == "# mine"
+
+
+def test_control_characters_do_not_break_the_toml(tmp_path: Path) -> None:
+    (tmp_path / "e.csv").write_text(
+        "user,item,a\x01b\n" + "\n".join(f"{n % 9},p{n % 7},x\x02{n % 3}" for n in range(60)) + "\nbro\x03ken\n"
+    )
+    write_schema(inspect_files([tmp_path / "e.csv"], tmp_path), tmp_path / "dataset.toml")
+    assert load_dataset(tmp_path).n_interactions > 0

@@ -215,8 +215,8 @@ def test_what_must_not_be_mixed_is_refused(shop: Path, tmp_path: Path, capsys: p
         prepare(schema, shop, tmp_path / "new", split="random")
     (tmp_path / "half" / ".work").mkdir(parents=True)
     (tmp_path / "half" / ".work" / "stamp.json").write_text("{}")
-    with pytest.raises(DataError, match="an unfinished preparation of other data"):
-        prepare(schema, shop, tmp_path / "half")
+    notes = prepare(schema, shop, tmp_path / "half").info.notes
+    assert "an unfinished preparation of other data was thrown away." in notes
     assert main(["data", "prepare", str(shop), "--out", str(tmp_path / "x"), "--rows-in-memory", "0"]) == 2
     assert "expected 1 or more" in capsys.readouterr().err
 
@@ -286,3 +286,67 @@ def test_padding_and_lists_are_two_forms_of_the_same() -> None:
 def test_the_built_in_market_can_be_prepared_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "prepare", "bazaar", "--out", str(tmp_path / "p"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["interactions"] == 46_712
+
+
+def test_cut_otherwise_an_unfinished_preparation_begins_anew(tmp_path: Path) -> None:
+    pl.DataFrame({"u": [n % 50 for n in range(1000)], "i": [n for n in range(1000)]}).write_parquet(tmp_path / "e.parquet")
+    (tmp_path / "dataset.toml").write_text('[interactions]\npath = "e.parquet"\nuser = "u"\nitem = "i"\n')
+    schema = Schema.from_toml(tmp_path / "dataset.toml")
+
+    def stop(step: str, done: int, of: int) -> None:
+        if (step, done) == ("reading interactions", 1):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(schema, tmp_path, tmp_path / "out", rows_a_bucket=500, progress=stop)
+    assert prepare(schema, tmp_path, tmp_path / "out", rows_a_bucket=999).info.n_interactions == 1000
+
+
+def test_fields_may_have_the_names_of_our_own_columns(tmp_path: Path) -> None:
+    items = pl.DataFrame(
+        {"sku": [f"p{n}" for n in range(40)], "listed": ["l0", "l1"] * 20, "id": ["a", "b"] * 20, "title": ["x"] * 40}
+    )
+    items.with_columns(name=pl.lit("N")).write_parquet(tmp_path / "items.parquet")
+    pl.DataFrame({"u": [n % 9 for n in range(80)], "i": [f"p{n % 45}" for n in range(80)]}).write_parquet(
+        tmp_path / "e.parquet"
+    )
+    fields = 'fields = { listed = "category", id = "category", title = "category" }'
+    (tmp_path / "dataset.toml").write_text(
+        '[interactions]\npath = "e.parquet"\nuser = "u"\nitem = "i"\n[items]\npath = "items.parquet"\nid = "sku"\ntitle = "name"\n'
+        + fields
+    )
+    prepared = prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "out", rows_a_bucket=20)
+    assert {field.name: field.n_values for field in prepared.info.fields if field.kind == "category"} == {
+        "listed": 2,
+        "id": 2,
+        "title": 1,
+    }
+
+
+def test_broken_lines_and_positives_are_counted_over_all_pieces(tmp_path: Path) -> None:
+    rows = [f"{n % 9},p{n},{1 if n < 150 else 5}" for n in range(300)]
+    rows[7] = "broken"
+    (tmp_path / "e.csv").write_text("u,i,stars\n" + "\n".join(rows))
+    toml = '[interactions]\npath = "e.csv"\nuser = "u"\nitem = "i"\npositive = "stars >= 4"\nread = { tolerate = 1 }\n'
+    (tmp_path / "dataset.toml").write_text(toml)
+    pl.read_csv(tmp_path / "e.csv", ignore_errors=True, truncate_ragged_lines=True).drop_nulls().write_parquet(
+        tmp_path / "e.parquet"
+    )
+    notes = prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "out", rows_a_bucket=100).info.notes
+    assert "e.csv: 1 broken line(s) left out, the first is line 9 (1 fields instead of 3)." in notes
+    (tmp_path / "dataset.toml").write_text(toml.replace("e.csv", "e.parquet"))
+    assert (
+        prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "two", rows_a_bucket=100).info.n_interactions
+        == 299
+    )
+    (tmp_path / "dataset.toml").write_text(toml.replace(">= 4", ">= 9"))
+    with pytest.raises(DataError, match="no row fulfils positive"):
+        prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "three")
+
+
+def test_an_empty_side_is_refused_and_a_file_is_no_folder(shop: Path, tmp_path: Path) -> None:
+    (shop / "users.csv").write_text("u,city,age\n")
+    with pytest.raises(DataError, match=r"users\.csv is empty"):
+        prepare(Schema.from_toml(shop / "dataset.toml"), shop, tmp_path / "out")
+    with pytest.raises(DataError, match="is a file; name a folder"):
+        prepare(Schema.from_toml(shop / "dataset.toml"), shop, shop / "users.csv")

@@ -102,7 +102,7 @@ def test_a_zip_without_the_member_and_a_damaged_zip(tmp_path: Path) -> None:
     ("data", "text", "encoding"),
     [
         ("é,日".encode(), "é,日", "utf-8"),
-        ("\ufeffé".encode(), "\ufeffé", "utf-8"),
+        ("\ufeffé".encode(), "é", "utf-8"),
         ("é,€".encode("cp1252"), "é,€", "cp1252"),
         (b"\x81", "\x81", "latin-1"),
         ("é".encode("utf-16"), "é", "utf-16"),
@@ -133,3 +133,18 @@ def test_a_wrong_encoding_names_the_line() -> None:
 def test_separators_and_quotes_are_found(text: str, separator: str, quote: str) -> None:
     found = sniff(text, ANY, "f")
     assert (found.separator, found.quote) == (separator, quote)
+
+
+def test_marks_inside_cells_do_not_make_the_separator() -> None:
+    text = "user,item,tags\n" + "".join(f"u{n},p{n},a{n}|b{n}|c|d{n}\n" for n in range(300))
+    assert sniff(text, ANY, "f").separator == ","
+
+
+def test_a_mark_before_json_lines_costs_no_line(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('\ufeff{"id": 1}\n{"id": 2}\n', encoding="utf-8")
+    assert read_table("t.jsonl", tmp_path, ANY).frame["id"].to_list() == [1, 2]
+
+
+def test_an_encoding_that_decodes_nothing() -> None:
+    with pytest.raises(DataError, match="cannot be read as undefined"):
+        decode(b"abc", "undefined", "f")

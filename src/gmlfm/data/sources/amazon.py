@@ -7,7 +7,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,20 +49,17 @@ title = "title"
 
 def convert_amazon(name: str, reviews: Path, meta: Path | None, folder: Path) -> None:
     """The two raw files -> Parquet tables and a dataset.toml. Products without a line in meta have missing attributes."""
-    rows = [
-        (one["reviewerID"], one["asin"], float(one["overall"]), int(one["unixReviewTime"]))
-        for one in _needed(reviews, ("reviewerID", "asin", "overall", "unixReviewTime"))
-    ]
+    rows = list(_converted(reviews, ("reviewerID", "asin", "overall", "unixReviewTime"), _review))
     if not rows:
         raise DataError(f"{reviews} holds no review.")
     table = pl.DataFrame(
         rows, schema={"reviewer": pl.String, "asin": pl.String, "overall": pl.Float64, "time": pl.Int64}, orient="row"
     )
     wanted = set(table["asin"].unique().to_list())
-    products = [_product(one) for one in _needed(meta, ("asin",), wanted)] if meta else []
+    products = list(_converted(meta, ("asin",), _product, wanted)) if meta else []
     listed = pl.DataFrame(products, schema=_PRODUCT, orient="row").unique("asin", keep="first", maintain_order=True)
     text = _TOML.format(name=name)
-    with new_folder(folder) as new:
+    with new_folder(folder, holds=("reviews.parquet", "products.parquet", "dataset.toml")) as new:
         table.write_parquet(new / "reviews.parquet")
         if meta:
             listed.write_parquet(new / "products.parquet")
@@ -85,7 +82,7 @@ def read_lines(path: Path, wanted: set[str] | None = None) -> Iterator[tuple[int
                     continue
                 if wanted is not None:
                     found = _ASIN.search(line)
-                    if found and found[1].decode() not in wanted:
+                    if found and found[1].decode(errors="replace") not in wanted:
                         continue
                 yield number, _parse(line, path, number)
     except FileNotFoundError as error:
@@ -114,12 +111,23 @@ def _parse(line: bytes, path: Path, number: int) -> dict[str, Any]:
     return value
 
 
-def _needed(path: Path, keys: tuple[str, ...], wanted: set[str] | None = None) -> Iterator[dict[str, Any]]:
+def _converted(
+    path: Path, keys: tuple[str, ...], convert: Callable[[dict[str, Any]], tuple[Any, ...]], wanted: set[str] | None = None
+) -> Iterator[tuple[Any, ...]]:
     for number, one in read_lines(path, wanted):
         for key in keys:
             if key not in one:
                 raise DataError(f"{path} line {number:,} has no '{key}'; is this the 2014 file?")
-        yield one
+        try:
+            yield convert(one)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DataError(
+                f"{path} line {number:,} holds a value of another kind than the 2014 files do ({error})."
+            ) from error
+
+
+def _review(one: dict[str, Any]) -> tuple[Any, ...]:
+    return str(one["reviewerID"]), str(one["asin"]), float(one["overall"]), int(one["unixReviewTime"])
 
 
 def _product(one: dict[str, Any]) -> tuple[Any, ...]:
@@ -131,7 +139,13 @@ def _product(one: dict[str, Any]) -> tuple[Any, ...]:
         str(one["asin"]),
         category,
         labels,
-        one.get("brand") or None,
+        _text(one.get("brand")),
         float(price) if isinstance(price, (int, float)) else None,
-        one.get("title") or None,
+        _text(one.get("title")),
     )
+
+
+def _text(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{value!r} where a text was expected")
+    return value or None

@@ -30,6 +30,7 @@ class Source:
     megabytes: float = 0.0
     described: bool = False  # the package holds a dataset.toml for the files as they are
     needs: str = ""  # what --from takes when nothing can be downloaded
+    raw: str = ""  # the word in the names of Amazon's files
 
 
 _MOVIELENS = "https://files.grouplens.org/datasets/movielens"
@@ -64,7 +65,12 @@ SOURCES: dict[str, Source] = {
         4.9,
     ),
     "amazon-auto": Source(
-        "Amazon Automotive, 5-core", "amazon-auto", _AMAZON_TERMS, described=True, needs=_AMAZON.format("Automotive")
+        "Amazon Automotive, 5-core",
+        "amazon-auto",
+        _AMAZON_TERMS,
+        described=True,
+        needs=_AMAZON.format("Automotive"),
+        raw="Automotive",
     ),
     "amazon-office": Source(
         "Amazon Office Products, 5-core",
@@ -72,6 +78,7 @@ SOURCES: dict[str, Source] = {
         _AMAZON_TERMS,
         described=True,
         needs=_AMAZON.format("Office_Products"),
+        raw="Office_Products",
     ),
     "amazon-clothing": Source(
         "Amazon Clothing, Shoes and Jewelry, 5-core",
@@ -79,6 +86,7 @@ SOURCES: dict[str, Source] = {
         _AMAZON_TERMS,
         described=True,
         needs=_AMAZON.format("Clothing_Shoes_and_Jewelry"),
+        raw="Clothing_Shoes_and_Jewelry",
     ),
     "mercari": Source(
         "the paper's second-hand trading tables, one root category",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import zipfile
@@ -11,12 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
+import numpy as np
 import polars as pl
 
 from gmlfm.data.columns import Origin
 from gmlfm.data.schema import ReadOptions
-from gmlfm.data.sources.delimited import Broken
-from gmlfm.data.sources.dialect import decode, sniff
+from gmlfm.data.sources.delimited import LONGEST_RECORD, Broken
+from gmlfm.data.sources.dialect import MARKS, decode, sniff
 from gmlfm.data.sources.tables import (
     ARCHIVE_MARK,
     Table,
@@ -78,17 +80,16 @@ def _text_chunks(file: str, options: ReadOptions) -> Iterator[Table]:
     found: ReadOptions | None = None
     broken = Broken()
     first_line = 1
-    for block in _whole_lines(file, options.quote if options.quote is not None else '"'):
+    for block in _whole_lines(file, options):
         if found is None:
-            text, encoding = decode(block, options.encoding, file)
+            wide = (options.encoding or "").lower().startswith(("utf-16", "utf_16", "utf16", "utf-32", "utf_32", "utf32"))
+            text, encoding = decode(block, None if wide else options.encoding, file)
             found = replace(sniff(text, options, file) if is_delimited(file) else options, encoding=encoding)
         else:
             text, _ = decode(block, found.encoding, file)
         table = parse_text(text, file, replace(found, tolerate=2**62), first_line)
         for _, one in table.broken:
-            if one.count:
-                broken.add(one.first_line, one.first_text, one.first_reason)
-                broken.count += one.count - 1
+            broken.merge(one)
         refuse_broken(file, broken, options.tolerate)
         if found.columns is None and is_delimited(file):
             found = replace(found, columns=tuple(table.frame.columns))
@@ -96,18 +97,19 @@ def _text_chunks(file: str, options: ReadOptions) -> Iterator[Table]:
         yield replace(table, options=found)
 
 
-def _whole_lines(file: str, quote: str) -> Iterator[bytes]:
-    """Blocks that end with a line: at the last line end before which quotes are closed."""
-    mark = quote.encode()
+def _whole_lines(file: str, options: ReadOptions) -> Iterator[bytes]:
+    """Blocks that end with a line: at the last line end before which quotes are closed.
+
+    A quote that is never closed would hold everything back; a record is not longer than a reader takes it to be, so beyond
+    that the last line end will do.
+    """
+    quote = (options.quote if options.quote is not None else '"').encode() if is_delimited(file) else b""
     rest = b""
     try:
         with _open(file) as stream:
-            while data := stream.read(_BLOCK):
+            for data in _blocks(stream, options.encoding):
                 rest += data
-                end = rest.rfind(b"\n") + 1
-                if mark:
-                    while end and rest.count(mark, 0, end) % 2:
-                        end = rest.rfind(b"\n", 0, end - 1) + 1
+                end = _cut(rest, quote)
                 if not end and len(rest) > _LONGEST_LINE:
                     raise DataError(f"{file} has a line of more than {_LONGEST_LINE >> 20} MiB; is it a table of lines?")
                 if end:
@@ -119,10 +121,43 @@ def _whole_lines(file: str, quote: str) -> Iterator[bytes]:
         raise DataError(f"{file} is truncated: the compressed data end before their end mark; fetch the file again.") from error
     except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{file} is damaged or not what its name says ({error}); fetch the file again.") from error
+    except (KeyError, UnicodeError) as error:
+        raise DataError(f"{file} could not be read ({error}).") from error
     except OSError as error:
         raise DataError(f"{file} could not be read ({error.strerror or error}).") from error
     if rest.strip():
         yield rest
+
+
+def _cut(data: bytes, quote: bytes) -> int:
+    """Where a block may end: behind the last line end with an even number of quotes before it, or behind the last at all."""
+    last = data.rfind(b"\n") + 1
+    if not quote or not last:
+        return last
+    characters = np.frombuffer(data, np.uint8, last)
+    ends = np.flatnonzero(characters == ord("\n"))
+    quotes = np.flatnonzero(characters == ord(quote))
+    closed = np.flatnonzero(np.searchsorted(quotes, ends) % 2 == 0)
+    if len(closed) and len(ends) - 1 - closed[-1] <= LONGEST_RECORD:
+        return int(ends[closed[-1]]) + 1
+    return last if len(ends) > LONGEST_RECORD else 0
+
+
+def _blocks(stream: IO[bytes], encoding: str | None) -> Iterator[bytes]:
+    """Blocks of bytes in which a line end is one byte: UTF-16 and UTF-32 are turned into UTF-8 on the way."""
+    first = stream.read(_BLOCK)
+    marked = next((one for mark, one in MARKS if first.startswith(mark)), "utf-8")
+    wide = (encoding or marked).lower().replace("_", "-")
+    if not wide.startswith(("utf-16", "utf-32", "utf16", "utf32")):
+        while first:
+            yield first
+            first = stream.read(_BLOCK)
+        return
+    decoder = codecs.getincrementaldecoder(wide)()
+    while first:
+        yield decoder.decode(first).encode()
+        first = stream.read(_BLOCK)
+    yield decoder.decode(b"", final=True).encode()
 
 
 def _open(file: str) -> IO[bytes]:

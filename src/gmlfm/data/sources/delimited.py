@@ -20,7 +20,7 @@ from gmlfm.errors import DataError
 
 NULL_WORDS = ("", "NULL", "null", "NA", "N/A", "NaN", "nan", "None", "\\N")
 _UNIT = "\x1f"
-_LONGEST_RECORD = 200  # lines; a stray quote must not swallow the rest of a file
+LONGEST_RECORD = 200  # lines; a stray quote must not swallow the rest of a file
 _CHUNK = 200_000
 
 
@@ -37,6 +37,12 @@ class Broken:
         if self.count == 0:
             self.first_line, self.first_text, self.first_reason = line, text.rstrip("\r\n")[:120], reason
         self.count += 1
+
+    def merge(self, other: Broken) -> None:
+        """Add up what was broken in another piece of the same file."""
+        if other.count:
+            self.add(other.first_line, other.first_text, other.first_reason)
+            self.count += other.count - 1
 
 
 @dataclass
@@ -62,7 +68,10 @@ def read_delimited(text: str, options: ReadOptions, name: str) -> DelimitedText:
         raise DataError(f"{name} is empty; expected a header line and rows.")
     nulls = list(NULL_WORDS if options.null is None else options.null)
     if quote and quote in text:
-        return _read_carefully(text, separator, quote, options, nulls, name)
+        table = _read_carefully(text, separator, quote, options, nulls, name)
+        if separator == _UNIT and options.separator != _UNIT:  # one that stood inside quotes is text again
+            table.frame = table.frame.with_columns(pl.all().str.replace_all(_UNIT, options.separator or "", literal=True))
+        return table
     return _read_fast(text.encode(), separator, options, nulls, name)
 
 
@@ -92,9 +101,18 @@ def _read_fast(data: bytes, separator: str, options: ReadOptions, nulls: list[st
         data = _keep_lines(data, starts, ends, usable)
     if not data:
         return DelimitedText(pl.DataFrame(schema=dict.fromkeys(names, pl.String)), np.empty(0, np.int64), broken)
+    # polars reads an empty cell as missing; where the caller does not call it so, null words are looked for afterwards.
+    empty_is_null = "" in nulls
     frame = pl.read_csv(
-        data, has_header=False, new_columns=names, separator=separator, quote_char=None, infer_schema=False, null_values=nulls
+        data,
+        has_header=False,
+        new_columns=names,
+        separator=separator,
+        quote_char=None,
+        infer_schema=False,
+        null_values=nulls if empty_is_null else None,
     )
+    frame = frame if empty_is_null else _with_nulls(frame.fill_null(""), nulls)
     return DelimitedText(frame, np.flatnonzero(usable) + 1, broken)
 
 
@@ -128,6 +146,10 @@ def _read_carefully(text: str, separator: str, quote: str, options: ReadOptions,
 def _frame(rows: list[list[str]], names: list[str], nulls: list[str]) -> pl.DataFrame:
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
     frame = pl.DataFrame([pl.Series(name, values, dtype=pl.String) for name, values in zip(names, columns, strict=True)])
+    return _with_nulls(frame, nulls)
+
+
+def _with_nulls(frame: pl.DataFrame, nulls: list[str]) -> pl.DataFrame:
     return frame.with_columns(pl.when(pl.all().is_in(nulls)).then(None).otherwise(pl.all()).name.keep())
 
 
@@ -144,7 +166,7 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        if len(self.taken) >= _LONGEST_RECORD:
+        if len(self.taken) >= LONGEST_RECORD:
             raise StopIteration
         line = self._returned.pop() if self._returned else self._lines.readline()
         if not line:
@@ -209,10 +231,8 @@ def _records(
 def _column_names(header: list[str], options: ReadOptions, name: str) -> list[str]:
     if options.columns is not None:
         return list(options.columns)
-    names = [one.strip() for one in header]
+    names = [one.strip() or f"column_{position}" for position, one in enumerate(header, start=1)]
     for position, one in enumerate(names):
-        if not one:
-            names[position] = f"column_{position + 1}"
-        elif one in names[:position]:
+        if one in names[:position]:
             raise DataError(f"{name} line 1: the column '{one}' occurs twice in the header; rename one of them.")
     return names

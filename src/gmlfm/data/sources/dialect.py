@@ -13,7 +13,7 @@ from gmlfm.errors import DataError
 
 SEPARATORS = ("\t", ";", "::", "|", ",")
 _SAMPLE_LINES = 400
-_MARKS = (
+MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -25,10 +25,10 @@ _MARKS = (
 def decode(data: bytes, encoding: str | None, name: str) -> tuple[str, str]:
     """The text and the encoding used: the one asked for, a byte-order mark's, UTF-8, or else Windows' Latin-1."""
     if encoding is None:
-        encoding = next((one for mark, one in _MARKS if data.startswith(mark)), None)
+        encoding = next((one for mark, one in MARKS if data.startswith(mark)), None)
     for candidate in (encoding,) if encoding else ("utf-8", "cp1252", "latin-1"):
         try:
-            return data.decode(candidate), candidate
+            return data.decode(candidate).removeprefix("\ufeff"), candidate
         except LookupError as error:
             raise DataError(f"{name}: the encoding '{candidate}' is not known; try utf-8 or latin-1.") from error
         except UnicodeDecodeError as error:
@@ -38,6 +38,8 @@ def decode(data: bytes, encoding: str | None, name: str) -> tuple[str, str]:
                     f"{name} line {line}: byte 0x{data[error.start]:02x} is not valid {encoding}; "
                     "set another encoding, such as latin-1."
                 ) from error
+        except UnicodeError as error:
+            raise DataError(f"{name} cannot be read as {candidate}; set another encoding, such as latin-1.") from error
     raise AssertionError("latin-1 decodes anything")
 
 
@@ -64,7 +66,7 @@ def _quote(sample: str) -> str:
 
 def _separator(sample: str, quote: str, name: str) -> str:
     """The candidate whose number of fields is the same on the largest share of lines; then the one with more fields."""
-    best = (0.0, 0, ",")
+    best = (-1.0, 0, ",")
     if not sample:
         return ","  # an empty file is refused by its reader
     for candidate in SEPARATORS:
@@ -78,7 +80,9 @@ def _separator(sample: str, quote: str, name: str) -> str:
             continue
         width, times = Counter(widths).most_common(1)[0]
         if width > 1:
-            best = max(best, (round(times / len(widths), 2), width, candidate))
+            # A header of another width speaks against a candidate: the marks inside cells have none.
+            fits = round(times / len(widths), 2) - (1.0 if widths[0] != width else 0.0)
+            best = max(best, (fits, width, candidate))
     if best[1] == 0:
         first = sample.split("\n", 1)[0][:80]
         raise DataError(

@@ -13,7 +13,7 @@ from gmlfm.data.sources.bazaar import Market, write_bazaar
 from gmlfm.data.sources.catalogue import SOURCES, Source
 from gmlfm.data.sources.fetching import Progress, checksum, fetch, room_for
 from gmlfm.data.sources.libfm import convert_libfm
-from gmlfm.data.sources.mercari import convert_mercari
+from gmlfm.data.sources.mercari import convert_mercari, slug
 from gmlfm.data.sources.movielens import ML_100K_MEMBERS, convert_100k
 from gmlfm.errors import DataError, OptionError, did_you_mean
 from gmlfm.storage import new_folder, write_text
@@ -78,7 +78,7 @@ def get_dataset(
     if name == "mercari":
         if category is None:
             raise OptionError("mercari needs --category NAME, the root category to keep, such as Ticket.")
-        folder = out or root / f"mercari-{category.lower()}"
+        folder = out or root / f"mercari-{slug(category)}"
         convert_mercari(files[0], category, folder)
     elif name == "libfm":
         convert_libfm(files[0], folder)
@@ -114,7 +114,7 @@ def _place_movielens(name: str, archive: Path, members: tuple[str, ...], folder:
     room_for(archive.stat().st_size, _existing_parent(folder), archive)
     if (folder / "ml-1m.zip").exists() and archive.samefile(folder / "ml-1m.zip"):
         return
-    with new_folder(folder) as new:
+    with new_folder(folder, holds=("ml-1m.zip",)) as new:
         shutil.copyfile(archive, new / "ml-1m.zip")
 
 
@@ -124,8 +124,9 @@ def _existing_parent(path: Path) -> Path:
 
 def _amazon_files(name: str, files: Sequence[Path]) -> tuple[Path, Path | None]:
     """Which of the given files (or of a folder's) are the reviews and the meta data, by their names."""
+    raw = SOURCES[name].raw
     found = [one for path in files for one in (sorted(path.iterdir()) if path.is_dir() else [path])]
-    reviews, meta = ([one for one in found if one.name.startswith(word)] for word in ("reviews_", "meta_"))
+    reviews, meta = ([one for one in found if one.name.startswith(start)] for start in (f"reviews_{raw}", f"meta_{raw}"))
     if not reviews:
-        raise DataError(f"'{name}' needs {SOURCES[name].needs}; no file named reviews_* was given.")
+        raise DataError(f"'{name}' needs {SOURCES[name].needs}; no file named reviews_{raw}* was given.")
     return reviews[0], meta[0] if meta else None

@@ -10,15 +10,18 @@ from typing import TypeVar
 
 import polars as pl
 
+from gmlfm.data.dataset import Dataset
 from gmlfm.data.guessing import Guess, guess_schema
 from gmlfm.data.schema import InteractionsSchema, ReadOptions, Schema, SideSchema
 from gmlfm.data.schema_toml import to_toml
 from gmlfm.data.sources.delimited import NULL_WORDS
+from gmlfm.data.sources.named import load_schema
 from gmlfm.data.sources.tables import Table, is_delimited, read_table
 from gmlfm.errors import DataError
 from gmlfm.storage import write_text
 
 _ANY_NUMBER = 2**62
+_DATE = r"^\d{1,4}[./-]\d{1,2}[./-]\d{1,4}"
 _MOST_BROKEN = 0.2
 _SEPARATOR_NAMES = {"\t": "tab", ",": "comma", ";": "semicolon"}
 _Spec = TypeVar("_Spec", InteractionsSchema, SideSchema)
@@ -45,6 +48,8 @@ def inspect_files(paths: Sequence[Path], folder: Path, *, user: str | None = Non
     """Read each file whole, tolerating broken lines for now, and guess a schema with paths relative to `folder`."""
     tables: dict[str, Table] = {}
     for path in paths:
+        if any(path.resolve() == Path(other).resolve() for other in tables):
+            raise DataError(f"{path} is given twice.")
         if path.is_dir():
             raise DataError(f"{path} is a folder; name the files in it, such as {path}/*.csv.")
         tables[str(path)] = _read_tolerantly(path)
@@ -60,15 +65,21 @@ def inspect_files(paths: Sequence[Path], folder: Path, *, user: str | None = Non
         options, how = _read_options(table, frames[name][1], name)
         files[name] = "; ".join(dict.fromkeys(how.values())) or Path(name).suffix.lstrip(".")
         reasons.update({f"{role}.read.{key}": text for key, text in how.items()})
+        if role == "interactions":
+            options = _tolerating_lost_rows(options, how, frames[name][0], schema.interactions)
+            reasons.update({f"{role}.read.{key}": text for key, text in how.items()})
         spec = getattr(schema, role)
         schema = replace(schema, **{role: _placed(spec, name, folder, options)})
     return Inspected(replace(guess, schema=schema, reasons=reasons), files)
 
 
-def write_schema(inspected: Inspected, target: Path, *, force: bool = False) -> None:
+def write_schema(inspected: Inspected, target: Path, *, force: bool = False) -> Dataset:
+    """Load what the schema describes, and write it down only if that went well."""
     if target.exists() and not force:
         raise DataError(f"{target} exists already; it was left as it is. Use --force to replace it.")
+    data = load_schema(inspected.schema, target.parent)
     write_text(target, inspected.to_toml())
+    return data
 
 
 def _read_tolerantly(path: Path) -> Table:
@@ -89,8 +100,11 @@ def _read_tolerantly(path: Path) -> Table:
 
 
 def _first_line_is_data(frame: pl.DataFrame) -> bool:
-    """A header without a single letter is a row of numbers."""
-    return not any(character.isalpha() for name in frame.columns for character in name)
+    """No name is a number or a date, nor one of its own column's values."""
+    names = pl.Series(frame.columns)
+    if names.cast(pl.Float64, strict=False).is_not_null().any() or names.str.contains(_DATE).any():
+        return True
+    return any((frame[name] == name).any() for name in frame.columns if frame[name].dtype == pl.String)
 
 
 def _without_null_words(table: Table) -> tuple[pl.DataFrame, list[str]]:
@@ -114,7 +128,7 @@ def _read_options(table: Table, null_words: list[str], path: str) -> tuple[ReadO
         result = replace(result, separator=found.separator, columns=found.columns)
         how["separator"] = f"separator {_SEPARATOR_NAMES.get(str(found.separator), repr(found.separator))}"
         if found.columns is not None:
-            how["columns"] = "no header line: the first line is numbers"
+            how["columns"] = "no header line: the first line is a row like the others"
         if found.quote != '"':
             result = replace(result, quote=found.quote)
             how["quote"] = f"quoted with {found.quote}"
@@ -132,6 +146,18 @@ def _read_options(table: Table, null_words: list[str], path: str) -> tuple[ReadO
             f"{n_broken} broken line(s), first line {first.first_line} ({first.first_reason}): {first.first_text[:60]!r}"
         )
     return result, how
+
+
+def _tolerating_lost_rows(
+    options: ReadOptions, how: dict[str, str], frame: pl.DataFrame, spec: InteractionsSchema
+) -> ReadOptions:
+    """Rows without a user or an item are tolerated as broken lines are: counted and told."""
+    lost = int((frame[spec.user].is_null() | frame[spec.item].is_null()).sum())
+    if lost == 0:
+        return options
+    told = f"{lost} row(s) have no user or no item"
+    how["tolerate"] = f"{how['tolerate']}; {told}" if "tolerate" in how else told
+    return replace(options, tolerate=max(options.tolerate, lost))
 
 
 def _placed(spec: _Spec, path: str, folder: Path, options: ReadOptions) -> _Spec:

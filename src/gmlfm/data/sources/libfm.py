@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from gmlfm.errors import DataError
 from gmlfm.storage import new_folder
 
 _TOML = """# From a libFM file: a row's first attribute is its user, the second its item, the others are a set of the occasion.
-name = "{name}"
+name = {name}
 
 [interactions]
 path = "rows.parquet"
@@ -63,6 +64,8 @@ def read_libfm(path: Path) -> SparseRows:
         starts.append(len(indices))
     if not labels:
         raise DataError(f"{path} holds no row.")
+    if max(indices, default=0) >= 2**63:
+        raise DataError(f"{path} holds the index {max(indices)}, which is too large.")
     found = SparseRows(np.array(labels), np.array(starts), np.array(indices, np.int64), np.array(values))
     if not (np.isfinite(found.labels).all() and np.isfinite(found.values).all()) or (found.indices < 0).any():
         raise DataError(f"{path} holds a label or value that is not finite, or a negative index.")
@@ -88,6 +91,6 @@ def convert_libfm(path: Path, folder: Path) -> None:
     table = pl.DataFrame(
         {"row": np.arange(len(lengths)), "user": rows.indices[first], "item": rows.indices[first + 1], "label": rows.labels}
     ).join(others, on="row", how="left", maintain_order="left")
-    with new_folder(folder) as new:
+    with new_folder(folder, holds=("rows.parquet", "dataset.toml")) as new:
         table.rename({"index": "attributes"}).drop("row").write_parquet(new / "rows.parquet")
-        (new / "dataset.toml").write_text(_TOML.format(name=path.name.split(".")[0] or "libfm"), encoding="utf-8")
+        (new / "dataset.toml").write_text(_TOML.format(name=json.dumps(path.name.split(".")[0] or "libfm")), encoding="utf-8")

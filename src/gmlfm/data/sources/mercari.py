@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import polars as pl
@@ -59,10 +60,15 @@ def convert_mercari(tables: Path, root: str, folder: Path, least: int = 5) -> No
     if mine.height == 0:
         raise DataError(f"no buyer has {least} purchases or more below '{root}', so nothing is left.")
     sold = items.filter(pl.col("id").is_in(mine["item"].implode()))
-    with new_folder(folder) as new:
+    with new_folder(folder, holds=("purchases.parquet", "items.parquet", "dataset.toml")) as new:
         mine.select("time", "buyer", "item").write_parquet(new / "purchases.parquet")
         sold.write_parquet(new / "items.parquet")
-        (new / "dataset.toml").write_text(_TOML.format(name=f"mercari-{root.lower()}"), encoding="utf-8")
+        (new / "dataset.toml").write_text(_TOML.format(name=f"mercari-{slug(root)}"), encoding="utf-8")
+
+
+def slug(category: str) -> str:
+    """A category's name as part of a folder's."""
+    return re.sub(r"[^\w-]+", "-", category.lower()).strip("-") or "category"
 
 
 def _descendants(categories: pl.DataFrame, roots: list[str]) -> list[str]:

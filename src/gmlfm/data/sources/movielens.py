@@ -62,7 +62,7 @@ def convert_100k(archive: Path, folder: Path) -> None:
     films = films.select("movie", "title", pl.concat_list(flags).list.drop_nulls().alias("genre_set"))
     films = films.with_columns(pl.col("genre_set").list.join("|").alias("genres"))
     ratings = member("u.data", "\t", ("user", "movie", "rating", "timestamp"))
-    with new_folder(folder) as new:
+    with new_folder(folder, holds=("ratings.parquet", "users.parquet", "movies.parquet", "dataset.toml")) as new:
         try:
             whole = ratings.with_columns(pl.col("rating").cast(pl.Float64), pl.col("timestamp").cast(pl.Int64))
         except pl.exceptions.InvalidOperationError as error:

@@ -42,6 +42,8 @@ def here(name: str, data_root: str | Path | None = None) -> Path | None:
 def locate(where: str | Path, data_root: str | Path | None = None) -> tuple[Schema, Path] | None:
     """The schema and the folder of its files, for what load_dataset would load; None for what is built in."""
     path = Path(where)
+    if len(str(where)) > 4000 or any(len(part) > 255 for part in path.parts):
+        raise DataError(f"'{str(where)[:40]}...' is too long for a name or a path.")
     if path.suffix == ".toml" or path.is_file():
         return Schema.from_toml(path), path.parent
     if (path / "dataset.toml").is_file():
@@ -63,6 +65,12 @@ def locate(where: str | Path, data_root: str | Path | None = None) -> tuple[Sche
     raise DataError(
         f"'{name}' is neither a folder, a .toml file nor a known dataset (looked in {looked}){did_you_mean(name, SOURCES)}"
     )
+
+
+def others(data_root: str | Path | None = None) -> list[Path]:
+    """Folders with a dataset.toml under the roots whose names are not among those we know."""
+    found = [file.parent for root in data_roots(data_root) if root.is_dir() for file in sorted(root.glob("*/dataset.toml"))]
+    return [folder for folder in found if folder.name not in SOURCES]
 
 
 def load_toml(path: Path, *, strict: bool = False) -> Dataset:

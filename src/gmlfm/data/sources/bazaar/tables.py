@@ -64,7 +64,7 @@ def write_bazaar(market: Market, folder: Path, progress: Callable[[int, int], No
             f"{market.n_purchases:,} purchases need about {needed / 2**30:,.1f} GiB, but {folder.parent} has "
             f"{free / 2**30:,.1f} GiB free; ask for fewer or choose another place."
         )
-    with new_folder(folder) as new:
+    with new_folder(folder, holds=("purchases", "buyers", "items", "dataset.toml")) as new:
         for kind in ("purchases", "buyers", "items"):
             (new / kind).mkdir()
         for at, block in enumerate(market.blocks()):

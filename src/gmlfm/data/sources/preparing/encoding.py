@@ -36,11 +36,15 @@ def encode_side(
         if bucket.n == 0:
             continue
         side = pl.read_parquet(plan.work / f"numbered-{name}" / f"{number:05d}" / "side.parquet")
-        missing = [one.name for one in plan.schema.fields_of(part) if one.name not in side.columns]
         empty = {"number": pl.Float64(), "category": pl.String(), "set": pl.List(pl.String)}
-        kinds = {one.name: empty[one.kind] for one in plan.schema.fields_of(part)}
-        side = side.with_columns(pl.lit(None, kinds[one]).alias(one) for one in missing)
-        table = encoder.encode_part(part, None, side, side.height)
+        # A bucket may hold unlisted entities alone, and then has no column for a field.
+        columns = [
+            side[f"field {one.name}"].alias(one.name)
+            if f"field {one.name}" in side.columns
+            else pl.Series(one.name, [None], dtype=empty[one.kind]).new_from_index(0, side.height)
+            for one in plan.schema.fields_of(part)
+        ]
+        table = encoder.encode_part(part, None, pl.DataFrame(columns), side.height)
         ids = table.ids.copy()
         ids[:, 0] = id_rows[bucket.start : bucket.start + bucket.n]
         rows, x = unpadded(replace(table, ids=ids))

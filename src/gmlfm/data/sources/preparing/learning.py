@@ -55,8 +55,8 @@ def _side_values(plan: Plan, part: Part) -> dict[str, _Values]:
     for path in sorted((plan.work / f"numbered-{part}s").glob("[0-9]*/side.parquet")) if values else []:
         frame = pl.read_parquet(path)
         for name, one in values.items():
-            if name in frame.columns:
-                one.add(frame[name])
+            if f"field {name}" in frame.columns:
+                one.add(frame[f"field {name}"])
     return values
 
 

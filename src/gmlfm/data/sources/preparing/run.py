@@ -38,6 +38,8 @@ def prepare(
     """Prepare the files that `schema` names relative to `folder` into `out`; goes on where an earlier try stopped."""
     if split not in _SPLITS:
         raise OptionError(f"split is '{split}'; a prepared folder can be split by {' or '.join(_SPLITS)}.")
+    if out.is_file():
+        raise DataError(f"{out} is a file; name a folder.")
     if (out / "prepared.json").exists() and (out / ".work").exists():
         shutil.rmtree(out / ".work")  # an earlier try was stopped after its very last step but one
         return PreparedData(out)
@@ -64,10 +66,15 @@ def prepare(
 
 
 def _begin(plan: Plan) -> None:
-    stamp = json.dumps({"source": plan.source_hash(), "split": plan.split, "buckets": plan.n_buckets})
+    stamp = json.dumps(
+        {"source": plan.source_hash(), "split": plan.split, "buckets": plan.n_buckets, "rows": plan.rows_a_chunk}
+    )
     path = plan.work / "stamp.json"
     if path.exists() and path.read_text(encoding="utf-8") != stamp:
-        raise DataError(f"{plan.out} holds an unfinished preparation of other data; remove it, or choose another folder.")
+        # Of files that have changed since, or cut otherwise: what is there is ours and of no use.
+        for name in (".work", "users", "items", "interactions"):
+            shutil.rmtree(plan.out / name, ignore_errors=True)
+        plan.notes.append("an unfinished preparation of other data was thrown away.")
     write_text(path, stamp)
 
 
@@ -99,10 +106,15 @@ def _finish(
         interactions=shards,
         user_id_type=told["user"],
         item_id_type=told["item"],
-        notes=tuple(dict.fromkeys(told["notes"] + plan.notes)),
+        notes=tuple(dict.fromkeys([*_side_notes(plan), *told["notes"], *plan.notes])),
     )
     info.write(plan.out)
     shutil.rmtree(plan.work)
     prepared = PreparedData(plan.out)
     _ = prepared.users, prepared.items  # the memory maps, so that the first reader need not wait
     return prepared
+
+
+def _side_notes(plan: Plan) -> list[str]:
+    files = [plan.work / name / "done.json" for name in ("users", "items")]
+    return [note for file in files if file.exists() for note in json.loads(file.read_text(encoding="utf-8"))["notes"]]
