@@ -1,0 +1,144 @@
+"""Distances between attributes: a transform T with z = T(v), and a measure of two z. Handed to whoever needs one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from gmlfm.errors import OptionError, did_you_mean
+from gmlfm.kernels.second_order import squared_distances
+
+Start = Literal["normal", "orthogonal"]
+ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "identity": nn.Identity}
+MEASURES = ("squared", "euclidean", "manhattan", "chebyshev", "minkowski", "cosine")
+_SMALLEST = 1e-12
+
+
+class Transform(nn.Module):
+    """z = T(v), applied once to each distinct row: (..., K) -> (..., K). The identity itself.
+
+    unit: z is scaled to unit length, which bounds its squared distances by 4; a zero vector stays zero.
+    """
+
+    def __init__(self, unit: bool = False) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def forward(self, v: Tensor) -> Tensor:
+        z = self.transformed(v)
+        if not self.unit:
+            return z
+        squares = (z * z).sum(-1, keepdim=True)
+        # The root of a clamped square has no infinite slope at the zero vector.
+        return z / squares.clamp_min(_SMALLEST).sqrt()
+
+    def transformed(self, v: Tensor) -> Tensor:
+        return v
+
+
+class Linear(Transform):
+    """z = L v: the Mahalanobis distance with M = L^T L, positive semi-definite by construction."""
+
+    def __init__(self, n_factors: int, unit: bool = False, start: Start = "normal") -> None:
+        super().__init__(unit)
+        self.matrix = nn.Parameter(_square(n_factors, start))
+
+    def transformed(self, v: Tensor) -> Tensor:
+        return v @ self.matrix.T
+
+    def metric(self) -> Tensor:
+        """M."""
+        return self.matrix.T @ self.matrix
+
+
+class Layers(Transform):
+    """z = sigma_L(W_L ... sigma_1(W_1 v + b_1) ... + b_L), dropout between the layers."""
+
+    def __init__(
+        self,
+        n_factors: int,
+        n_layers: int = 1,
+        activation: str = "tanh",
+        dropout: float = 0.0,
+        unit: bool = False,
+        start: Start = "normal",
+    ) -> None:
+        super().__init__(unit)
+        if activation not in ACTIVATIONS:
+            raise OptionError(f"activation is '{activation}'{did_you_mean(activation, ACTIVATIONS)}")
+        if not 0 <= n_layers <= 3:
+            raise OptionError(f"layers is {n_layers}; expected 0 to 3.")
+        if not 0 <= dropout < 1:
+            raise OptionError(f"dropout is {dropout}; expected at least 0 and below 1.")
+        parts: list[nn.Module] = []
+        for at in range(n_layers):
+            if at and dropout:
+                parts.append(nn.Dropout(dropout))
+            layer = nn.Linear(n_factors, n_factors)
+            with torch.no_grad():
+                layer.weight.copy_(_square(n_factors, start))
+                if start == "normal":
+                    layer.bias.normal_(0.0, 0.01)
+                else:
+                    layer.bias.zero_()
+            parts += [layer, ACTIVATIONS[activation]()]
+        self.layers = nn.Sequential(*parts)
+
+    def transformed(self, v: Tensor) -> Tensor:
+        z: Tensor = self.layers(v)
+        return z
+
+
+class Measure:
+    """How far apart two transformed features are: (..., F, K), (..., G, K) -> (..., F, G)."""
+
+    def __init__(self, name: str = "squared", p: float = 2.0) -> None:
+        if name not in MEASURES:
+            raise OptionError(f"distance is '{name}'{did_you_mean(name, MEASURES)}")
+        if name == "minkowski" and not p >= 1:
+            raise OptionError(f"p is {p}; Minkowski's distance needs p of 1 or more.")
+        self.name = name
+        self.p = p
+
+    @property
+    def decomposes(self) -> bool:
+        """Whether the double sum factors into sums over each attribute: the squared distance and the cosine do."""
+        return self.name in ("squared", "cosine")
+
+    def __call__(self, left: Tensor, right: Tensor) -> Tensor:
+        if self.name == "squared":
+            return squared_distances(left, right)
+        if self.name == "cosine":
+            return _directions(left) @ _directions(right).transpose(-1, -2)
+        apart = (left.unsqueeze(-2) - right.unsqueeze(-3)).abs()
+        if self.name == "manhattan":
+            return apart.sum(-1)
+        if self.name == "chebyshev":
+            return apart.amax(-1)
+        p = 2.0 if self.name == "euclidean" else self.p
+        if p == 1.0:
+            return apart.sum(-1)
+        # At coinciding points the root has a corner; there the distance is 0 and so is its gradient.
+        powers = apart.pow(p).sum(-1)
+        together = powers <= 0
+        return torch.where(together, 0.0, powers.masked_fill(together, 1.0).pow(1.0 / p))
+
+
+def directions(z: Tensor) -> Tensor:
+    """z at unit length, the zero vector left at zero: the cosine is the inner product of these."""
+    return _directions(z)
+
+
+def _directions(z: Tensor) -> Tensor:
+    squares = (z * z).sum(-1, keepdim=True)
+    return z / squares.clamp_min(_SMALLEST).sqrt()
+
+
+def _square(n_factors: int, start: Start) -> Tensor:
+    if start == "orthogonal":
+        return nn.init.orthogonal_(torch.empty(n_factors, n_factors))
+    if start == "normal":
+        return torch.empty(n_factors, n_factors).normal_(0.0, 0.01)
+    raise OptionError(f"start is '{start}'; expected normal or orthogonal.")

@@ -1,0 +1,1 @@
+"""Honest evaluation: metrics in expectation over ties, protocols by name, paired tests."""

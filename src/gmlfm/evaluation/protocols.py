@@ -1,0 +1,123 @@
+"""Protocols: against which candidates a tested row is ranked. One query is one tested row; its target is the row's item.
+
+full      every item of the interactions (or of the catalogue) that is none of the user's positives in any part
+sampled   99 of those, seeded; the lists have a hash and are the same for all models
+paper     the same 99, but ties count as hits, as in the released code: for comparison with the published figures only
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from gmlfm.data.dataset import Dataset, Rows
+from gmlfm.data.negatives import evaluation_candidates
+from gmlfm.errors import DataError, OptionError, did_you_mean
+from gmlfm.evaluation.metrics import Places, auc, coverage, log_loss, mae, novelty, places, ranking_metrics, rmse
+from gmlfm.retrieval import Scores, best_items
+
+PROTOCOLS = ("full", "sampled", "paper")
+Ints = npt.NDArray[np.int32]
+_SCORES_A_BLOCK = 8_000_000
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Means, and the value of each query, so that two runs can be compared query by query."""
+
+    protocol: str
+    metrics: dict[str, float]
+    queries: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    rows: Rows = field(default_factory=lambda: np.empty(0, np.int64))
+    candidates_hash: str = ""
+
+
+def evaluate_ranking(
+    scores: Scores,
+    data: Dataset,
+    rows: Rows,
+    protocol: str = "full",
+    *,
+    seed: int = 0,
+    n: int = 10,
+    candidates: Ints | None = None,
+) -> Evaluation:
+    """Rank the target of each tested row among its candidates."""
+    if protocol not in PROTOCOLS:
+        raise OptionError(f"protocol is '{protocol}'{did_you_mean(protocol, PROTOCOLS)}")
+    if len(rows) == 0:
+        raise DataError("there are no rows to test; the split kept none, or every user has too few.")
+    if protocol == "full":
+        return _full(scores, data, rows, n, data.seen_items if candidates is None else candidates)
+    drawn, name = evaluation_candidates(data, rows, 99, seed, candidates)
+    listed = np.concatenate([data.item_numbers[rows][:, None], drawn], axis=1)
+    found = scores.pairs(data.user_numbers[rows], listed, rows)
+    where = places(found[:, 0], found[:, 1:])
+    if protocol == "paper":
+        where = Places(where.better, np.zeros_like(where.tied))
+    queries = ranking_metrics(where, n)
+    return Evaluation(protocol, _means(queries), queries, rows, name)
+
+
+def _full(scores: Scores, data: Dataset, rows: Rows, n: int, candidates: Ints) -> Evaluation:
+    users, targets = data.user_numbers[rows], data.item_numbers[rows]
+    positives = PositivesByUser(data)
+    better, tied = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
+    best = np.full((len(rows), min(n, len(candidates))), -1, np.int32)
+    place = np.full(len(data.items), -1)
+    place[candidates] = np.arange(len(candidates))
+    if (place[targets] < 0).any():
+        raise DataError("a tested item is not among the candidates.")
+    step = max(1, _SCORES_A_BLOCK // len(candidates))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        found = scores.everything(users[part], candidates, rows[part])
+        at = np.arange(len(found))
+        target = found[at, place[targets[part]]].copy()
+        for row, user in enumerate(users[part]):
+            known = place[positives(int(user))]
+            found[row, known[known >= 0]] = -np.inf
+        where = places(target, found)
+        better[part], tied[part] = where.better, where.tied
+        found[at, place[targets[part]]] = target
+        best[part] = best_items(found, candidates, n, ()).items
+    queries = ranking_metrics(Places(better, tied), n)
+    popularity = np.bincount(data.item_numbers, minlength=len(data.items))
+    extra = {f"coverage@{n}": coverage(best, len(candidates)), f"novelty@{n}": novelty(best, popularity, len(data.seen_users))}
+    return Evaluation("full", {**_means(queries), **extra}, queries, rows)
+
+
+class PositivesByUser:
+    """The items of a user's positives, in any part."""
+
+    def __init__(self, data: Dataset) -> None:
+        rows = data.positive_rows
+        order = np.argsort(data.user_numbers[rows], kind="stable")
+        self._items = data.item_numbers[rows][order]
+        self._starts = np.searchsorted(data.user_numbers[rows][order], np.arange(len(data.users) + 1))
+
+    def __call__(self, user: int) -> Ints:
+        return self._items[self._starts[user] : self._starts[user + 1]]
+
+
+def evaluate_labels(
+    predicted: npt.NDArray[np.float32], labels: npt.NDArray[np.float32], limits: tuple[float, float], *, implicit: bool
+) -> Evaluation:
+    """RMSE and MAE of predictions kept within the training labels' limits; AUC and log-loss for the implicit task."""
+    if np.isnan(predicted).any():
+        raise DataError("a prediction is no number (NaN).")
+    kept = np.clip(predicted.astype(np.float64), *limits)
+    truth = labels.astype(np.float64)
+    metrics = {"rmse": rmse(kept, truth), "mae": mae(kept, truth)}
+    if implicit:
+        metrics |= {
+            "auc": auc(predicted.astype(np.float64), labels > 0),
+            "log_loss": log_loss(predicted.astype(np.float64), labels > 0),
+        }
+    return Evaluation("labels", metrics, {"squared_error": (kept - truth) ** 2})
+
+
+def _means(queries: dict[str, npt.NDArray[np.float64]]) -> dict[str, float]:
+    return {name: float(values.mean()) for name, values in queries.items()}

@@ -1,0 +1,1 @@
+"""Array maths only: no model, no file, no id."""

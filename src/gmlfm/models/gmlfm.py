@@ -1,0 +1,158 @@
+r"""GML-FM.
+
+.. math:: \hat y(x) = w_0 + \sum_i w_i x_i + \sum_{i<j} w_{ij} D(v_i, v_j) x_i x_j, \quad w_{ij} = h^\top (v_i \odot v_j)
+
+A row of the table is (w_i, v_i).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gmlfm.distances import Layers, Linear, Measure, Start, Transform, directions
+from gmlfm.errors import OptionError
+from gmlfm.kernels.second_order import (
+    SideSums,
+    across_vectors,
+    by_pairs,
+    pair_weights,
+    pairs_are_cheaper,
+    side_sums,
+    squared_across,
+    squared_factored,
+)
+from gmlfm.models.base import Attributes, Model, SideScores
+
+Form = Literal["auto", "pairs", "factored"]
+
+
+class GMLFM(Model):
+    """transform: identity, mahalanobis or dnn; distance: a Measure's name; weight=False sets every w_ij to 1."""
+
+    def __init__(
+        self,
+        k: int = 64,
+        transform: Literal["identity", "mahalanobis", "dnn"] = "dnn",
+        layers: int = 1,
+        activation: str = "tanh",
+        dropout: float = 0.0,
+        distance: str = "squared",
+        p: float = 2.0,
+        weight: bool = True,
+        unit: bool = False,
+        start: Start = "normal",
+        h_start: Literal["normal", "half"] = "normal",
+        v_scale: float = 0.01,
+        form: Form = "auto",
+    ) -> None:
+        super().__init__()
+        if k < 1:
+            raise OptionError(f"k is {k}; expected 1 or more factors.")
+        if form not in ("auto", "pairs", "factored"):
+            raise OptionError(f"form is '{form}'; expected auto, pairs or factored.")
+        self.k, self.form, self.v_scale = k, form, v_scale
+        self.measure = Measure(distance, p)
+        self.decomposes = self.measure.decomposes and weight
+        self.transform = _transform(transform, k, layers, activation, dropout, unit, start)
+        self.bias = nn.Parameter(torch.zeros(()))
+        self.h = nn.Parameter(_start_of_h(h_start, k)) if weight else None
+
+    @property
+    def row_width(self) -> int:
+        return 1 + self.k
+
+    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
+        return torch.empty(n, self.row_width).normal_(0.0, self.v_scale, generator=generator)
+
+    def forward(self, rows: Tensor, attributes: Attributes) -> Tensor:
+        """Whole rows: attributes (..., F) -> (...)."""
+        w, v, z = self._features(rows)
+        return self.bias + self._linear(w, attributes) + self._within(v, z, attributes)
+
+    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
+        """By sides: what is within a user is computed once for all the items she is asked about."""
+        w, v, z = self._features(rows)
+        own_user = self._linear(w, asking) + self._within(v, z, asking)
+        own_item = self._linear(w, answering) + self._within(v, z, answering)
+        return self.bias + own_user.unsqueeze(-1) + own_item + self._across(v, z, asking, answering)
+
+    def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
+        w, v, z = self._features(rows)
+        own = self._linear(w, attributes) + self._within(v, z, attributes)
+        v_side, z_side = _take(v, attributes), _take(z, attributes)
+        if self.measure.name == "cosine":
+            # Without norms, the sum of x v z^T alone makes the inner product.
+            p = (v_side * attributes.x.unsqueeze(-1)).transpose(-1, -2) @ directions(z_side)
+            vector = (p * self._weight().unsqueeze(-1) if asking else p).flatten(-2)
+        else:
+            vector = across_vectors(side_sums(v_side, z_side, attributes.x), self._weight(), asking=asking)
+        return SideScores(own + self.bias if asking else own, vector)
+
+    def _features(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Linear weights, factors and transformed factors of the distinct rows."""
+        v = rows[:, 1:]
+        return rows[:, :1], v, self.transform(v)
+
+    def _linear(self, w: Tensor, attributes: Attributes) -> Tensor:
+        return (_take(w, attributes).squeeze(-1) * attributes.x).sum(-1)
+
+    def _within(self, v: Tensor, z: Tensor, attributes: Attributes) -> Tensor:
+        """Pairs of one side's own attributes."""
+        if attributes.ids.shape[-1] < 2:
+            return attributes.x.new_zeros(attributes.ids.shape[:-1])
+        v_side, z_side, x = _take(v, attributes), _take(z, attributes), attributes.x
+        if self._factored(attributes.ids.shape[-1]):
+            return squared_factored(v_side, z_side, x, self._weight())
+        return by_pairs(self._weights(v_side, x, v_side, x), self.measure(z_side, z_side))
+
+    def _across(self, v: Tensor, z: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
+        """Pairs with one attribute on each side: (B, F), (B, G, F') -> (B, G)."""
+        v_user, z_user, v_item, z_item = _take(v, asking), _take(z, asking), _take(v, answering), _take(z, answering)
+        if self._factored(asking.ids.shape[-1] + answering.ids.shape[-1]):
+            user = SideSums(*(one.unsqueeze(1) for one in side_sums(v_user, z_user, asking.x)))
+            return squared_across(user, side_sums(v_item, z_item, answering.x), self._weight())
+        weights = self._weights(v_user, asking.x, v_item.flatten(1, 2), answering.x.flatten(1, 2))
+        products = weights * self.measure(z_user, z_item.flatten(1, 2))
+        return products.sum(1).view(answering.ids.shape).sum(-1)
+
+    def _weights(self, left: Tensor, left_x: Tensor, right: Tensor, right_x: Tensor) -> Tensor:
+        """w_ij x_i x_j."""
+        if self.h is None:
+            return left_x.unsqueeze(-1) * right_x.unsqueeze(-2)
+        return pair_weights(left * left_x.unsqueeze(-1), right * right_x.unsqueeze(-1), self.h)
+
+    def _weight(self) -> Tensor:
+        assert self.h is not None
+        return self.h
+
+    def _factored(self, n_attributes: int) -> bool:
+        if self.measure.name != "squared" or self.h is None or self.form == "pairs":
+            return False
+        return self.form == "factored" or not pairs_are_cheaper(n_attributes, self.k)
+
+
+def _take(rows: Tensor, attributes: Attributes) -> Tensor:
+    # embedding's backward adds up in a fixed order on a CPU; indexing's does not promise to.
+    return functional.embedding(attributes.ids, rows)
+
+
+def _transform(kind: str, k: int, layers: int, activation: str, dropout: float, unit: bool, start: Start) -> Transform:
+    if kind == "identity":
+        return Transform(unit)
+    if kind == "mahalanobis":
+        return Linear(k, unit, start)
+    if kind == "dnn":
+        return Layers(k, layers, activation, dropout, unit, start)
+    raise OptionError(f"transform is '{kind}'; expected identity, mahalanobis or dnn.")
+
+
+def _start_of_h(kind: str, k: int) -> Tensor:
+    if kind == "half":
+        return torch.full((k,), 0.5)
+    if kind == "normal":
+        return torch.empty(k).normal_(0.0, 0.01)
+    raise OptionError(f"h_start is '{kind}'; expected normal or half.")

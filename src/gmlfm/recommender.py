@@ -1,0 +1,297 @@
+"""The Recommender: fit, evaluate, recommend, predict, save, load. It wires; the maths is elsewhere."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.batches import asking_of
+from gmlfm.data.columns import Origin, as_field, as_number, as_text, column
+from gmlfm.data.dataset import Dataset
+from gmlfm.data.encoding import Encoded
+from gmlfm.data.expressions import Columns, holds
+from gmlfm.errors import DataError, OptionError, did_you_mean
+from gmlfm.evaluation.protocols import Evaluation, PositivesByUser, evaluate_labels, evaluate_ranking
+from gmlfm.fitting import Fitted, Refit, fit
+from gmlfm.models.registry import model_info
+from gmlfm.runs import load_run, save_run
+from gmlfm.training.loop import Observer
+from gmlfm.training.settings import Settings
+
+Ints = npt.NDArray[np.int32]
+_USERS_A_BLOCK = 512
+
+
+class Recommender:
+    """Recommender(model="gml-fm", task="topn", k=64, seed=0).fit(data).recommend(["u17"], n=10)
+
+    Settings of the model, the training and the batches are keywords (k, lr, loss, negatives, epochs, hide, ...);
+    preset="paper" trains as published.
+    """
+
+    def __init__(
+        self, model: str = "gml-fm", task: str = "topn", *, preset: str | None = None, device: str = "auto", **settings: Any
+    ) -> None:
+        self.settings = Settings.make(model, task, settings, preset)
+        self._device = device
+        self._fitted: Fitted | None = None
+
+    def fit(
+        self,
+        data: Dataset,
+        split: str = "leave-one-out",
+        *,
+        refit: Refit = False,
+        split_options: Mapping[str, Any] | None = None,
+        out: str | Path | None = None,
+        resume: bool = False,
+        observer: Observer | None = None,
+    ) -> Recommender:
+        """Hold out what `split` says, stop early on validation; refit=True then trains again on train + validation.
+
+        out: a run folder for history and checkpoints, from which resume=True goes on; the model is saved there too.
+        """
+        folder = None if out is None else Path(out)
+        self._fitted = fit(
+            data,
+            self.settings,
+            split=split,
+            split_options=split_options,
+            refit=refit,
+            folder=folder,
+            resume=resume,
+            device=self._device,
+            observer=observer,
+        )
+        if folder is not None:
+            self.save(folder)
+        return self
+
+    @property
+    def fitted(self) -> Fitted:
+        if self._fitted is None:
+            raise OptionError("this Recommender is not fitted yet; call fit(data), or Recommender.load(folder).")
+        return self._fitted
+
+    def evaluate(self, data: Dataset | None = None, *, protocol: str = "full", part: str = "test", seed: int = 0) -> Evaluation:
+        """The run's own validation or test part; or every positive row of other data with the same schema."""
+        fitted = self.fitted
+        if part not in ("test", "validation"):
+            raise OptionError(f"part is '{part}'; expected test or validation.")
+        if data is not None:
+            raise OptionError("evaluating other data is not built yet; fit with the split that tests them.")
+        rows = fitted.split.test if part == "test" else fitted.split.validation
+        if len(rows) == 0:
+            raise DataError(f"the split '{fitted.split.name}' has no {part} rows to evaluate on.")
+        if fitted.settings.task == "topn":
+            return evaluate_ranking(fitted.scores, fitted.data, rows, protocol, seed=seed)
+        users, items, labels, interactions = _labelled(fitted, rows)
+        predicted = fitted.scores.pairs(users, items[:, None], interactions)[:, 0]
+        return evaluate_labels(predicted, labels, fitted.limits, implicit=fitted.settings.task == "implicit")
+
+    def recommend(
+        self,
+        users: Sequence[Any],
+        n: int = 10,
+        *,
+        seen: bool = False,
+        context: Mapping[str, Any] | None = None,
+        filter: str | None = None,
+        available: Sequence[Any] | None = None,
+        candidates: str = "interactions",
+    ) -> pl.DataFrame:
+        """The n best items for each user: user, item, score, rank, known (was the user met in training?) and title.
+
+        Items the user had are left out unless seen=True; filter and available narrow the items before they are ranked.
+        """
+        items = self._items(n, filter, available, candidates)
+        return pl.concat(self._blocks(users, n, seen, context, items))
+
+    def recommend_blocks(
+        self, users: Sequence[Any], n: int = 10, *, seen: bool = False, filter: str | None = None
+    ) -> Iterator[pl.DataFrame]:
+        """The same, some hundred users at a time."""
+        return self._blocks(users, n, seen, None, self._items(n, filter, None, "interactions"))
+
+    def recommend_for(
+        self, attributes: Mapping[str, Any], history: Sequence[Any] = (), n: int = 10, *, filter: str | None = None
+    ) -> pl.DataFrame:
+        """For somebody never seen, from what is known of her. Items of her history are left out."""
+        fitted = self.fitted
+        items = self._items(n, filter, None, "interactions")
+        asking = self._with_context(self._newcomer(attributes), None)
+        had = fitted.encoder.item_numbers(list(history))
+        for one, number in zip(history, had, strict=True):
+            if number < 0:
+                warnings.warn(f"the item '{one}' of the history is unknown and has no effect.", stacklevel=2)
+        ranked = self._ranked(asking, items, n, [had[had >= 0].astype(np.int32)])
+        return ranked.drop("place").insert_column(0, pl.Series("user", [None] * ranked.height, dtype=pl.String))
+
+    def predict(self, pairs: Any) -> pl.DataFrame:
+        """Scores of (user, item) pairs, known or not: a table with the columns user and item, or a list of pairs."""
+        fitted = self.fitted
+        table = (
+            pairs
+            if isinstance(pairs, pl.DataFrame)
+            else pl.DataFrame(pairs, schema=["user", "item"], orient="row", strict=False)
+        )
+        users = fitted.encoder.user_numbers(table["user"].to_list())
+        items = fitted.encoder.item_numbers(table["item"].to_list())
+        if (items < 0).any():
+            unknown = table["item"][int((items < 0).argmax())]
+            raise DataError(
+                f"the item '{unknown}' is not in the catalogue, so nothing is known of it; {int((items < 0).sum())} such pairs."
+            )
+        asking = self._asking(users, None)
+        single = [
+            fitted.scores.everything_for(_row(asking, at), items[at : at + 1].astype(np.int32))[0, 0]
+            for at in range(len(users))
+        ]
+        return table.select("user", "item").with_columns(
+            pl.Series("score", single, dtype=pl.Float64), pl.Series("known", users >= 0)
+        )
+
+    def save(self, folder: str | Path) -> None:
+        save_run(self.fitted, Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Recommender:
+        fitted, about = load_run(Path(folder))
+        made = cls.__new__(cls)
+        made.settings, made._device, made._fitted = fitted.settings, "auto", fitted
+        made.about = about
+        return made
+
+    about: dict[str, Any] = {}  # noqa: RUF012 - the card of a loaded run
+
+    def _items(self, n: int, filter: str | None, available: Sequence[Any] | None, candidates: str) -> Ints:
+        fitted = self.fitted
+        if fitted.settings.task != "topn" and not model_info(fitted.settings.model).uses_attributes:
+            raise OptionError(f"the model '{fitted.settings.model}' does not rank for the task '{fitted.settings.task}'.")
+        if n < 1:
+            raise OptionError(f"n is {n}; expected 1 or more.")
+        if candidates not in ("interactions", "catalogue"):
+            raise OptionError(f"candidates is '{candidates}'; expected interactions or catalogue.")
+        items = fitted.data.seen_items if candidates == "interactions" else np.arange(len(fitted.data.items), dtype=np.int32)
+        if available is not None:
+            numbers = fitted.encoder.item_numbers(list(available))
+            items = np.intersect1d(np.arange(len(fitted.data.items)), numbers[numbers >= 0]).astype(np.int32)
+        if filter is not None:
+            items = items[self._fulfils(filter)[items]]
+        if len(items) == 0:
+            raise DataError("no item is left to recommend from; widen filter or available.")
+        if n > len(items):
+            warnings.warn(f"n is {n}, but only {len(items):,} items can be recommended; all of them are ranked.", stacklevel=3)
+        return items
+
+    def _fulfils(self, condition: str) -> npt.NDArray[np.bool_]:
+        side = self.fitted.data.items
+        titles = [] if side.titles is None else [side.titles.alias("title")]
+        table = pl.DataFrame([side.ids.alias("item"), *side.fields.iter_columns(), *titles])
+        origin = Origin("the catalogue")
+        columns = Columns(
+            number=lambda name: as_number(column(table, name, origin, "filter"), origin),
+            text=lambda name: as_text(column(table, name, origin, "filter"), origin),
+        )
+        return holds(condition, columns).to_numpy()
+
+    def _blocks(
+        self, users: Sequence[Any], n: int, seen: bool, context: Mapping[str, Any] | None, items: Ints
+    ) -> Iterator[pl.DataFrame]:
+        fitted = self.fitted
+        had = PositivesByUser(fitted.data)
+        for start in range(0, len(users), _USERS_A_BLOCK):
+            asked = list(users[start : start + _USERS_A_BLOCK])
+            numbers = fitted.encoder.user_numbers(asked)
+            gone = [np.empty(0, np.int32) if seen or number < 0 else had(int(number)) for number in numbers]
+            ranked = self._ranked(self._asking(numbers, context), items, n, gone)
+            known = np.isin(numbers, fitted.data.user_numbers[fitted.split.train])
+            names = pl.Series("user", asked, strict=False)
+            yield ranked.with_columns(
+                names.gather(ranked["place"]), pl.Series(known).gather(ranked["place"]).alias("known")
+            ).select("user", pl.exclude("user", "place"))
+
+    def _ranked(self, asking: AttributeTable, items: Ints, n: int, gone: list[Ints]) -> pl.DataFrame:
+        from gmlfm.retrieval import best_items
+
+        fitted = self.fitted
+        best = best_items(fitted.scores.everything_for(asking, items), items, n, gone)
+        place, rank = np.nonzero(best.items >= 0)
+        chosen = best.items[place, rank]
+        columns = [
+            pl.Series("place", place),
+            fitted.encoder.ids_of_items(chosen),
+            pl.Series("score", best.scores[place, rank].astype(np.float64)),
+            pl.Series("rank", rank + 1),
+        ]
+        if fitted.data.items.titles is not None:
+            columns.append(fitted.data.items.titles[chosen].alias("title"))
+        return pl.DataFrame(columns)
+
+    def _asking(self, numbers: npt.NDArray[np.int64], context: Mapping[str, Any] | None) -> AttributeTable:
+        """Users by number; -1 is somebody of whom nothing is known."""
+        fitted = self.fitted
+        stranger = fitted.encoder.encode_part("user", None, pl.DataFrame(), 1)
+        ids, x = fitted.encoded.user.ids[numbers], fitted.encoded.user.values[numbers]
+        for at in np.flatnonzero(numbers < 0):
+            ids[at], x[at] = 0, 0.0
+            ids[at, : stranger.ids.shape[1]], x[at, : stranger.ids.shape[1]] = stranger.ids[0], stranger.values[0]
+        return self._with_context(AttributeTable(ids, x), context)
+
+    def _with_context(self, asking: AttributeTable, context: Mapping[str, Any] | None) -> AttributeTable:
+        fitted = self.fitted
+        declared = fitted.data.schema.interactions.context
+        if not declared:
+            if context:
+                raise OptionError(f"the data have no context, but {', '.join(context)} was given.")
+            return asking
+        table = self._typed_row(declared, context or {}, "context")
+        one = fitted.encoder.encode_part("context", None, table, 1)
+        several = Encoded(
+            asking, AttributeTable(np.repeat(one.ids, len(asking), 0), np.repeat(one.values, len(asking), 0)), asking
+        )
+        return asking_of(several, np.arange(len(asking)), np.arange(len(asking)))
+
+    def _newcomer(self, attributes: Mapping[str, Any]) -> AttributeTable:
+        table = self._typed_row(self.fitted.data.schema.fields_of("user"), attributes, "user")
+        encoded = self.fitted.encoder.encode_part("user", None, table, 1)
+        names = self.fitted.encoder.attribute_names(encoded.ids[0][encoded.values[0] != 0])
+        for part, name, value in names.rows():
+            if value == "(unknown)" and name in attributes:
+                warnings.warn(
+                    f"{part}.{name} = {attributes[name]!r} was never met in training; it counts as unknown.", stacklevel=3
+                )
+        return encoded
+
+    def _typed_row(self, declared: Sequence[Any], given: Mapping[str, Any], where: str) -> pl.DataFrame:
+        names = [one.name for one in declared]
+        for name in given:
+            if name not in names:
+                raise OptionError(f"the data have no {where} field '{name}'{did_you_mean(name, names)}")
+        origin = Origin("the attributes given")
+        return pl.DataFrame(
+            [
+                as_field(pl.Series(one.name, [given[one.name]], strict=False), one, origin)
+                for one in declared
+                if one.name in given
+            ]
+        )
+
+
+def _row(table: AttributeTable, at: int) -> AttributeTable:
+    return AttributeTable(table.ids[at : at + 1], table.values[at : at + 1])
+
+
+def _labelled(fitted: Fitted, rows: npt.NDArray[np.int64]) -> tuple[Ints, Ints, npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    if fitted.instances is not None:
+        one = fitted.instances
+        return one.users[rows], one.items[rows], one.labels[rows], one.rows[rows]
+    labels = fitted.data.interactions["label"].to_numpy()[rows].astype(np.float32)
+    return fitted.data.user_numbers[rows], fitted.data.item_numbers[rows], labels, rows

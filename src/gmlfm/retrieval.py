@@ -1,0 +1,131 @@
+"""Scores and exact top-n over the catalogue, from a model, its table and encoded attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.batches import asking_of
+from gmlfm.data.dataset import Rows
+from gmlfm.data.encoding import Encoded
+from gmlfm.errors import DataError
+from gmlfm.models.base import Attributes, Model
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int32]
+_PAIRS_A_BLOCK = 20_000  # their gathered factors should stay near the processor
+_NUMBERS_A_BLOCK = 64_000_000  # of precomputed item vectors held at a time
+
+
+@dataclass(frozen=True)
+class TopItems:
+    """The best items of each user: items (N, n), -1 where fewer exist, and their scores."""
+
+    items: Ints
+    scores: Floats
+
+
+class Scores(Protocol):
+    """What a fitted model of any kind answers: scores of users by number, or of somebody by attributes."""
+
+    def pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+        """users (N,), items (N, G) -> (N, G). rows: the interactions whose context applies."""
+
+    def everything(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+        """(N, len(items)): every user against each of the items."""
+
+    def everything_for(self, asking: AttributeTable, items: Ints) -> Floats:
+        """The same for users given by their attributes, seen or not."""
+
+
+class Scorer:
+    """Scores from a model, its table of rows and encoded attributes."""
+
+    def __init__(self, model: Model, table: Tensor, encoded: Encoded) -> None:
+        self._model, self._table, self._encoded = model, table, encoded
+
+    def pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+        return self._pairs_for(asking_of(self._encoded, users, rows), items)
+
+    def everything(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+        return self.everything_for(asking_of(self._encoded, users, rows), items)
+
+    def everything_for(self, asking: AttributeTable, items: Ints) -> Floats:
+        if not self._model.decomposes:
+            return self._pairs_for(asking, np.broadcast_to(items, (len(asking), len(items))))
+        result = np.empty((len(asking), len(items)), np.float32)
+        with self._quiet():
+            user = self._model.sides(self._table, self._attributes(asking.ids, asking.values), asking=True)
+            step = max(1, _NUMBERS_A_BLOCK // user.vector.shape[1])
+            for start in range(0, len(items), step):
+                part = slice(start, start + step)
+                attributes = self._attributes(self._encoded.item.ids[items[part]], self._encoded.item.values[items[part]])
+                item = self._model.sides(self._table, attributes, asking=False)
+                scores = user.own.unsqueeze(1) + item.own.unsqueeze(0) + user.vector @ item.vector.T
+                result[:, part] = scores.cpu().numpy()
+        return _finite(result)
+
+    def _pairs_for(self, asking: AttributeTable, items: Ints) -> Floats:
+        result = np.empty(items.shape, np.float32)
+        step = max(1, _PAIRS_A_BLOCK // max(items.shape[1], 1))
+        with self._quiet():
+            for start in range(0, len(items), step):
+                part = slice(start, start + step)
+                answering = self._attributes(self._encoded.item.ids[items[part]], self._encoded.item.values[items[part]])
+                scores = self._model.scores(self._table, self._attributes(asking.ids[part], asking.values[part]), answering)
+                result[part] = scores.cpu().numpy()
+        return _finite(result)
+
+    def _attributes(self, ids: npt.NDArray[np.int32], values: Floats) -> Attributes:
+        device = self._table.device
+        x = torch.from_numpy(np.array(values, dtype=np.float32))  # a copy: tables may be read-only
+        return Attributes(torch.from_numpy(ids.astype(np.int64)).to(device), x.to(device))
+
+    def _quiet(self) -> torch.no_grad:
+        self._model.eval()
+        return torch.no_grad()
+
+
+def best_items(scores: Floats, items: Ints, n: int, left_out: Sequence[Ints]) -> TopItems:
+    """Exact top-n of (N, len(items)) scores; each row's `left_out` items are taken out first. Ties: earlier item first."""
+    largest = max([int(items.max(initial=-1)), *(int(one.max(initial=-1)) for one in left_out)])
+    place = np.full(largest + 1, -1)
+    place[items] = np.arange(len(items))
+    for at, gone in enumerate(left_out):
+        known = place[gone]
+        scores[at, known[known >= 0]] = -np.inf
+    order = _first_n(scores, min(n, len(items)))
+    chosen = np.take_along_axis(scores, order, axis=1)
+    return TopItems(np.where(np.isneginf(chosen), -1, items[order]).astype(np.int32), chosen)
+
+
+def _first_n(scores: Floats, n: int) -> npt.NDArray[np.int64]:
+    """Places of the n largest of each row, largest first, ties by place: exact, without sorting the whole row."""
+    if n < scores.shape[1]:
+        threshold = -np.partition(-scores, n - 1, axis=1)[:, n - 1 : n]
+        above = scores > threshold
+        # Of those that tie at the threshold, the first ones fill up.
+        tied = scores == threshold
+        room = n - above.sum(axis=1, keepdims=True)
+        kept = above | (tied & (np.cumsum(tied, axis=1) <= room))
+        places = np.nonzero(kept)[1].reshape(len(scores), n)
+    else:
+        places = np.broadcast_to(np.arange(n), (len(scores), n))
+    order = np.argsort(-np.take_along_axis(scores, places, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(places, order, axis=1)
+
+
+def _finite(scores: Floats) -> Floats:
+    """NaN must never look like a ranking."""
+    if not np.isfinite(scores).all():
+        raise DataError(
+            "the model gives scores that are no numbers; it was trained with too high an lr, or its file is damaged."
+        )
+    return scores

@@ -1,0 +1,139 @@
+"""Run folders: safetensors, JSON and Parquet, versioned, never a pickle. RUN/model is written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from gmlfm.data.encoding import Encoder
+from gmlfm.data.negatives import implicit_instances
+from gmlfm.data.storing import load_saved_dataset, load_split, save_dataset, save_split
+from gmlfm.errors import DataError
+from gmlfm.fitting import Fitted
+from gmlfm.models.simple import Popularity
+from gmlfm.retrieval import Scorer, Scores
+from gmlfm.storage import new_folder
+from gmlfm.training.loop import load_weights
+from gmlfm.training.settings import Settings
+
+FORMAT = 1
+_FILES = ("run.json", "card.md", "weights.safetensors", "encoder", "data")
+
+
+def save_run(fitted: Fitted, folder: Path, metrics: dict[str, Any] | None = None) -> None:
+    """Write RUN/model. What was there stays whole until the new one is."""
+    try:
+        with new_folder(folder / "model", holds=_FILES) as new:
+            save_file({name: one.contiguous() for name, one in fitted.weights.items()}, new / "weights.safetensors")
+            fitted.encoder.save(new / "encoder")
+            save_dataset(fitted.data, new / "data")
+            save_split(fitted.split, new / "data")
+            about = _about(fitted, metrics or {})
+            (new / "run.json").write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
+            (new / "card.md").write_text(_card(about), encoding="utf-8")
+    except SafetensorError as error:
+        raise DataError(f"{folder} could not be written ({error}); what was there before is unchanged.") from error
+
+
+def load_run(folder: Path) -> tuple[Fitted, dict[str, Any]]:
+    """A saved run on this machine, and its run.json."""
+    model_folder = folder / "model"
+    try:
+        about = json.loads((model_folder / "run.json").read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(f"{folder} is no run: {model_folder / 'run.json'} is missing; make one with gmlfm train.") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{model_folder / 'run.json'} cannot be understood ({error}).") from error
+    if about.get("format") != FORMAT:
+        raise DataError(
+            f"{folder} has the format {about.get('format')}, this version reads {FORMAT}; update gmlfm, or train again."
+        )
+    given = {name: value for name, value in about["settings"].items() if value is not None}
+    settings = Settings.make(about["model"], about["task"], given, None)
+    data, split = load_saved_dataset(model_folder / "data"), load_split(model_folder / "data")
+    encoder = Encoder.load(model_folder / "encoder")
+    encoded = encoder.encode(data)
+    try:
+        weights = load_file(model_folder / "weights.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"{model_folder / 'weights.safetensors'} is missing or damaged ({error}).") from error
+    scores: Scores
+    if "counts" in weights:
+        popularity = Popularity(np.empty(0, np.int32), len(data.items))
+        popularity.counts = weights["counts"].numpy()
+        scores = popularity
+    else:
+        model = settings.build()
+        table = torch.empty_like(weights["table"])
+        if tuple(table.shape) != (encoder.n_rows, model.row_width):
+            raise DataError(
+                f"{folder}: the weights have the shape {tuple(table.shape)}, expected {(encoder.n_rows, model.row_width)}."
+            )
+        try:
+            load_weights(model, table, weights)
+        except RuntimeError as error:
+            raise DataError(f"{folder}: the weights do not fit the model ({str(error).splitlines()[0]}).") from error
+        scores = Scorer(model, table, encoded)
+    instances = (
+        implicit_instances(data, settings.batches.n_negatives or 2, int(split.options["seed"]))
+        if settings.task == "implicit"
+        else None
+    )
+    fitted = Fitted(
+        settings, data, split, encoder, encoded, scores, weights, about["regime"], about["best_epoch"], about["validation"], [],
+        (about["limits"][0], about["limits"][1]), instances,
+    )  # fmt: skip
+    return fitted, about
+
+
+def _about(fitted: Fitted, metrics: dict[str, Any]) -> dict[str, Any]:
+    versions = {
+        "gmlfm": version("gmlfm"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "polars": pl.__version__,
+    }
+    return {
+        "format": FORMAT,
+        **fitted.settings.to_dict(),
+        "data": {"name": fitted.data.name, "hash": fitted.data.content_hash},
+        "split": {"name": fitted.split.name, "hash": fitted.split.hash, "options": dict(fitted.split.options)},
+        "regime": fitted.regime,
+        "best_epoch": fitted.best_epoch,
+        "validation": fitted.validation,
+        "limits": list(fitted.limits),
+        "metrics": metrics,
+        "versions": {**versions, "numpy": np.__version__},
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _card(about: dict[str, Any]) -> str:
+    """The run for a reader."""
+    lines = [f"# {about['model']} on {about['data']['name']}", ""]
+    if about["preset"] == "paper":
+        lines += ["**Trained as published: the epoch was chosen on the TEST part. For comparison with the paper only.**", ""]
+    lines += [
+        f"- task {about['task']}, {about['regime']}, best epoch {about['best_epoch']}",
+        f"- data {about['data']['name']}, hash {about['data']['hash']}",
+        f"- split {about['split']['name']}, hash {about['split']['hash']}",
+        *(f"- validation {name}: {value:.4f}" for name, value in about["validation"].items()),
+        "",
+        "| setting | value |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in about["settings"].items()),
+        "",
+        "Versions: "
+        + ", ".join(f"{name} {value}" for name, value in about["versions"].items())
+        + f"; {about['threads']} threads.",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""Training by rows: objectives, row-wise optimisers, the loop and its checkpoints."""

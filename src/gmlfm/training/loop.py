@@ -1,0 +1,208 @@
+"""The loop: epochs of steps by rows, validation, early stopping with the best weights kept. It knows no metric by name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gmlfm.data.batches import Batch, Batches
+from gmlfm.errors import GmlfmError, OptionError, did_you_mean
+from gmlfm.models.base import Attributes, Model
+from gmlfm.training.objectives import GROUPED, OBJECTIVES
+from gmlfm.training.rows import DENSE_OPTIMISERS, Distinct, row_optimiser
+
+Validate = Callable[[Model, Tensor], Mapping[str, float]]
+
+
+class DivergedError(GmlfmError):
+    """The loss stopped being a number; the last good weights are kept."""
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """epochs is the most there may be; patience the epochs without a better validation result before stopping."""
+
+    loss: str = "squared"
+    optimiser: str = "adam"
+    lr: float = 3e-3
+    weight_decay: float = 0.0
+    epochs: int = 50
+    patience: int = 3
+    seed: int = 0
+    threads: int | None = None
+
+    def check(self, n_negatives: int) -> None:
+        if self.loss not in OBJECTIVES:
+            raise OptionError(f"loss is '{self.loss}'{did_you_mean(self.loss, OBJECTIVES)}")
+        if self.loss in GROUPED and n_negatives < 1:
+            raise OptionError(f"the loss '{self.loss}' compares a positive with negatives; set negatives to 1 or more.")
+        if not 0 < self.lr < float("inf"):
+            raise OptionError(f"lr is {self.lr}; expected a finite number above 0.")
+        if not 0 <= self.weight_decay < 1:
+            raise OptionError(f"weight_decay is {self.weight_decay}; expected at least 0 and below 1.")
+        for name, least in (("epochs", 0), ("patience", 1)):
+            if getattr(self, name) < least:
+                raise OptionError(f"{name} is {getattr(self, name)}; expected {least} or more.")
+
+
+@dataclass(frozen=True)
+class EpochReport:
+    """One line of history.jsonl."""
+
+    epoch: int
+    loss: float
+    validation: dict[str, float]
+    best: bool
+    seconds: float
+    instances_per_second: float
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Observer(Protocol):
+    """What the loop tells while it works; every method may do nothing."""
+
+    def on_step(self, done: int, total: int, loss: float) -> None: ...
+
+    def on_epoch(self, report: EpochReport, trainer: Trainer) -> None: ...
+
+
+class Trainer:
+    """Holds a model, its table and their optimisers; everything a checkpoint needs is in `state` and `load_state`."""
+
+    def __init__(self, model: Model, n_rows: int, options: TrainingOptions, device: torch.device | str = "cpu") -> None:
+        self.model, self.options = model.to(device), options
+        self.device = torch.device(device)
+        table = model.initial_rows(n_rows, torch.Generator().manual_seed(options.seed))
+        table[0] = 0.0  # padding
+        self.table = table.to(device)
+        self.rows = row_optimiser(options.optimiser, self.table, options.lr, options.weight_decay)
+        self.dense = DENSE_OPTIMISERS[options.optimiser](model.parameters(), lr=options.lr)
+        self._distinct = Distinct(n_rows + 1)  # one more for the frozen unknown row
+        self.epoch = 0
+        self.best_value = float("-inf")
+        self.best_epoch = 0
+        self.best: dict[str, Tensor] = {}
+
+    def fit(self, batches: Batches, validate: Validate | None, metric: str, observer: Observer) -> None:
+        """Train until validation stops improving, then restore the best weights. Without validation: all epochs.
+
+        metric: the validation result that decides; higher is better.
+        """
+        if self.options.threads is not None:
+            torch.set_num_threads(self.options.threads)
+        while self.epoch < self.options.epochs and self.epoch - self.best_epoch < self._patience(validate):
+            started = time.perf_counter()
+            loss = self._run_epoch(batches, observer)
+            seconds = time.perf_counter() - started
+            self.epoch += 1
+            results = dict(validate(self.model, self.table)) if validate else {}
+            value = results[metric] if validate else float(self.epoch)
+            improved = value > self.best_value
+            if improved:
+                self.best_value, self.best_epoch = value, self.epoch
+                self.best = {name: one.clone() for name, one in self.weights().items()}
+            report = EpochReport(self.epoch, loss, results, improved, seconds, batches.n_instances / max(seconds, 1e-9))
+            observer.on_epoch(report, self)
+        self.restore_best()
+
+    def _patience(self, validate: Validate | None) -> int:
+        return self.options.patience if validate else self.options.epochs + 1
+
+    def _run_epoch(self, batches: Batches, observer: Observer) -> float:
+        # Dropout draws from torch's own stream; named by the epoch, a resumed run draws the same.
+        torch.manual_seed(self.options.seed * 1_000_003 + self.epoch)
+        self.model.train()
+        total, count, done = 0.0, 0, 0
+        for batch in batches.epoch(self.epoch):
+            loss = self.step(batch)
+            if not np.isfinite(loss):
+                self.restore_best()
+                raise DivergedError(
+                    f"the loss became {loss} in epoch {self.epoch + 1}; the last good weights are kept: "
+                    f"lower lr (now {self.options.lr:g})."
+                )
+            total += loss
+            count += 1
+            done += batch.labels.size
+            observer.on_step(done, batches.n_instances, total / count)
+        return total / max(count, 1)
+
+    def step(self, batch: Batch) -> float:
+        """One step: distinct rows in, their gradients out."""
+        n_asking = batch.asking_ids.size
+        flat = np.concatenate([batch.asking_ids.ravel(), batch.answering_ids.ravel()])
+        distinct, places = self._distinct(flat)
+        rows = torch.from_numpy(distinct.astype(np.int64)).to(self.device)
+        trained = rows < batch.frozen
+        sources = torch.where(trained, rows, batch.frozen_source)
+        values = self.table[sources]
+        leaf = values.clone().requires_grad_()
+        inside = torch.from_numpy(places.astype(np.int64)).to(self.device)
+        asking = Attributes(inside[:n_asking].view(batch.asking_ids.shape), self._tensor(batch.asking_x))
+        answering = Attributes(inside[n_asking:].view(batch.answering_ids.shape), self._tensor(batch.answering_x))
+        scores = self.model.scores(leaf, asking, answering)
+        weights = None if batch.weights is None else self._tensor(batch.weights)
+        loss = OBJECTIVES[self.options.loss](scores, self._tensor(batch.labels), weights)
+        self.dense.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        gradient = leaf.grad
+        assert gradient is not None
+        result = float(loss.detach())
+        if np.isfinite(result):
+            if not bool(trained.all()):
+                rows, values, gradient = rows[trained], values[trained], gradient[trained]
+            self.rows.step(rows, values, gradient)
+            self.dense.step()
+        return result
+
+    def weights(self) -> dict[str, Tensor]:
+        """The table and the dense parameters: all that scoring needs."""
+        return {"table": self.table, **{f"dense.{name}": one for name, one in self.model.state_dict().items()}}
+
+    def restore_best(self) -> None:
+        if self.best:
+            load_weights(self.model, self.table, self.best)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and numbers from which training goes on exactly."""
+        tensors = {f"now.{name}": one for name, one in self.weights().items()}
+        tensors |= {f"best.{name}": one for name, one in self.best.items()}
+        tensors |= {f"rows.{name}": one for name, one in self.rows.state().items()}
+        dense = self.dense.state_dict()["state"]
+        tensors |= {
+            f"optimiser.{at}.{name}": torch.as_tensor(one) for at, slots in dense.items() for name, one in slots.items()
+        }
+        numbers = {"epoch": self.epoch, "best_value": self.best_value, "best_epoch": self.best_epoch}
+        return tensors, numbers
+
+    def load_state(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
+        def under(prefix: str) -> dict[str, Tensor]:
+            return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
+
+        load_weights(self.model, self.table, under("now."))
+        self.best = under("best.")
+        for name, one in self.rows.state().items():
+            one.copy_(tensors[f"rows.{name}"])
+        held = self.dense.state_dict()
+        held["state"] = {}
+        for key, one in under("optimiser.").items():
+            at, name = key.split(".", 1)
+            held["state"].setdefault(int(at), {})[name] = one
+        self.dense.load_state_dict(held)
+        self.epoch, self.best_value, self.best_epoch = numbers["epoch"], numbers["best_value"], numbers["best_epoch"]
+
+    def _tensor(self, values: np.ndarray[Any, Any]) -> Tensor:
+        return torch.from_numpy(np.array(values)).to(self.device)
+
+
+def load_weights(model: Model, table: Tensor, weights: Mapping[str, Tensor]) -> None:
+    table.copy_(weights["table"])
+    model.load_state_dict({name.removeprefix("dense."): one for name, one in weights.items() if name.startswith("dense.")})

@@ -1,0 +1,115 @@
+"""The table of attribute rows: distinct rows in, row updates out. The cost of a step is free of the table's size."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gmlfm.errors import OptionError, did_you_mean
+
+
+class Distinct:
+    """Finds the distinct rows of a batch in time proportional to the batch, with one number a table row kept for it."""
+
+    def __init__(self, n_rows: int) -> None:
+        self._place = np.zeros(n_rows, np.int32)
+
+    def __call__(self, ids: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """The distinct ids, in the order of their last places, and each id's place among them."""
+        places = np.arange(len(ids), dtype=np.int32)
+        self._place[ids] = places
+        distinct = ids[self._place[ids] == places]
+        self._place[distinct] = places[: len(distinct)]
+        return distinct, self._place[ids]
+
+
+class RowOptimiser(ABC):
+    """Updates the given rows of a table from their gradients. Weight decay is decoupled and reaches only these rows."""
+
+    def __init__(self, table: Tensor, lr: float, weight_decay: float = 0.0) -> None:
+        self.table, self.lr, self.weight_decay = table, lr, weight_decay
+
+    @torch.no_grad()
+    def step(self, rows: Tensor, values: Tensor, gradient: Tensor) -> None:
+        """rows: (U,) int64, distinct; values, gradient: (U, width), the rows as they were gathered."""
+        change = self.change(rows, gradient)
+        kept = values * (1.0 - self.lr * self.weight_decay) if self.weight_decay else values
+        self.table.index_copy_(0, rows, kept - self.lr * change)
+
+    @abstractmethod
+    def change(self, rows: Tensor, gradient: Tensor) -> Tensor:
+        """The direction to go against, per unit of learning rate; brings the rows' state up to date."""
+
+    @abstractmethod
+    def state(self) -> dict[str, Tensor]:
+        """The tensors that a checkpoint must hold."""
+
+
+class RowAdam(RowOptimiser):
+    """Lazy Adam.
+
+    Unlike dense Adam, the moments of a row that a batch does not touch stay as they are (they do not decay), the row itself
+    does not move, and the bias correction counts the row's own updates: the first update of a rare row is as large as that of
+    a frequent one, whenever it comes.
+    """
+
+    def __init__(self, table: Tensor, lr: float, weight_decay: float = 0.0) -> None:
+        super().__init__(table, lr, weight_decay)
+        self.first, self.second = torch.zeros_like(table), torch.zeros_like(table)
+        self.count = torch.zeros(len(table), 1, dtype=table.dtype)
+
+    def change(self, rows: Tensor, gradient: Tensor) -> Tensor:
+        first = self.first[rows].lerp_(gradient, 0.1)
+        second = self.second[rows].mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+        count = self.count[rows].add_(1.0)
+        self.first.index_copy_(0, rows, first)
+        self.second.index_copy_(0, rows, second)
+        self.count.index_copy_(0, rows, count)
+        scale = (second / (1.0 - 0.999**count)).sqrt_().add_(1e-8)
+        return first / (1.0 - 0.9**count) / scale
+
+    def state(self) -> dict[str, Tensor]:
+        return {"first": self.first, "second": self.second, "count": self.count}
+
+
+class RowAdagrad(RowOptimiser):
+    """The step of a number shrinks with the sum of its own squared gradients."""
+
+    def __init__(self, table: Tensor, lr: float, weight_decay: float = 0.0) -> None:
+        super().__init__(table, lr, weight_decay)
+        self.squares = torch.zeros_like(table)
+
+    def change(self, rows: Tensor, gradient: Tensor) -> Tensor:
+        squares = self.squares[rows].addcmul_(gradient, gradient)
+        self.squares.index_copy_(0, rows, squares)
+        return gradient / squares.sqrt().add_(1e-10)
+
+    def state(self) -> dict[str, Tensor]:
+        return {"squares": self.squares}
+
+
+class RowSGD(RowOptimiser):
+    def change(self, rows: Tensor, gradient: Tensor) -> Tensor:
+        return gradient
+
+    def state(self) -> dict[str, Tensor]:
+        return {}
+
+
+ROW_OPTIMISERS: dict[str, type[RowOptimiser]] = {"adam": RowAdam, "adagrad": RowAdagrad, "sgd": RowSGD}
+DENSE_OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "adagrad": torch.optim.Adagrad,
+    "sgd": torch.optim.SGD,
+}
+
+
+def row_optimiser(name: str, table: Tensor, lr: float, weight_decay: float) -> RowOptimiser:
+    if name not in ROW_OPTIMISERS:
+        raise OptionError(f"optimiser is '{name}'{did_you_mean(name, ROW_OPTIMISERS)}")
+    return ROW_OPTIMISERS[name](table, lr, weight_decay)

@@ -1,0 +1,134 @@
+"""All settings of a run in one flat list of names: the model's own, the training's and the batches'."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from gmlfm.data.batches import BatchOptions
+from gmlfm.errors import OptionError, did_you_mean
+from gmlfm.models.base import Model
+from gmlfm.models.registry import ModelInfo, model_info
+from gmlfm.training.loop import TrainingOptions
+
+TASKS = ("topn", "rating", "implicit")
+PRESETS: dict[str, dict[str, Any]] = {
+    # As published: one batch size, Adam, negatives drawn once, no hiding of ids.
+    "paper": {"batch_size": 256, "lr": 1e-3, "n_negatives": 2, "fresh": False, "hide": 0.0, "loss": "squared"},
+}
+_ALIASES = {"negatives": "n_negatives"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    model: str
+    task: str
+    options: Mapping[str, Any]
+    training: TrainingOptions
+    batches: BatchOptions
+    preset: str | None = None
+
+    @classmethod
+    def make(cls, model: str, task: str, given: Mapping[str, Any], preset: str | None = None) -> Settings:
+        """Settings by name, checked: the preset's, then what is given. Texts are taken as the kind each setting has."""
+        info = model_info(model)
+        if task not in TASKS:
+            raise OptionError(f"task is '{task}'{did_you_mean(task, TASKS)}")
+        if task not in info.tasks:
+            raise OptionError(f"the model '{model}' cannot do the task '{task}'; it does {', '.join(info.tasks)}.")
+        if preset is not None and preset not in PRESETS:
+            raise OptionError(f"preset is '{preset}'{did_you_mean(preset, PRESETS)}")
+        wanted = {**(PRESETS[preset] if preset else {}), **{_ALIASES.get(name, name): value for name, value in given.items()}}
+        training_names = {one.name for one in fields(TrainingOptions)}
+        batch_names = {one.name for one in fields(BatchOptions)}
+        model_names = set(info.option_names())
+        split: dict[str, dict[str, Any]] = {"model": {}, "training": {}, "batches": {}}
+        for name, value in wanted.items():
+            known = sorted(training_names | batch_names | model_names | set(_ALIASES))
+            if name not in known:
+                raise OptionError(f"unknown setting '{name}' for the model '{model}'{did_you_mean(name, known)}")
+            if name in model_names:
+                split["model"][name] = _as_kind(name, value, _annotation(info, name))
+            if name in training_names:
+                split["training"][name] = _as_kind(name, value, _of(TrainingOptions, name))
+            if name in batch_names:
+                split["batches"][name] = _as_kind(name, value, _of(BatchOptions, name))
+        settings = cls(
+            model,
+            task,
+            {**info.options, **split["model"]},
+            replace(TrainingOptions(), **split["training"]),
+            replace(BatchOptions(), **split["batches"]),
+            preset,
+        )
+        settings._check()
+        return settings
+
+    def _check(self) -> None:
+        n_negatives = self.batches.n_negatives if self.task == "topn" else 0
+        self.training.check(n_negatives)
+        if self.batches.batch_size < 1 or self.batches.n_negatives < 0:
+            raise OptionError(
+                f"batch_size is {self.batches.batch_size} and negatives {self.batches.n_negatives}; "
+                "expected 1 or more, and 0 or more."
+            )
+        if not 0 <= self.batches.hide < 1:
+            raise OptionError(f"hide is {self.batches.hide}; expected a share of at least 0 and below 1.")
+        if self.training.seed < 0:
+            raise OptionError(f"seed is {self.training.seed}; expected 0 or more.")
+        if self.task == "topn" and self.batches.n_negatives == 0:
+            raise OptionError("top-n needs something to rank a positive above; set negatives to 1 or more.")
+
+    def build(self) -> Model:
+        """The model itself, its dense parameters drawn from the seed."""
+        import torch
+
+        make = model_info(self.model).make
+        assert make is not None
+        torch.manual_seed(self.training.seed)
+        return make(**self.options)
+
+    def to_dict(self) -> dict[str, Any]:
+        training = {one.name: getattr(self.training, one.name) for one in fields(TrainingOptions)}
+        batches = {one.name: getattr(self.batches, one.name) for one in fields(BatchOptions) if one.name != "seed"}
+        return {
+            "model": self.model,
+            "task": self.task,
+            "preset": self.preset,
+            "settings": {**self.options, **training, **batches},
+        }
+
+
+def _annotation(info: ModelInfo, name: str) -> str:
+    assert info.make is not None
+    return str(inspect.signature(info.make).parameters[name].annotation)
+
+
+def _of(options: type, name: str) -> str:
+    return str(next(one.type for one in fields(options) if one.name == name))
+
+
+def _as_kind(name: str, value: Any, annotation: str) -> Any:
+    """A text as the kind that the annotation names; anything else must be of that kind already."""
+    kinds = {"int": int, "float": float, "bool": bool}
+    kind = next((one for one in kinds if annotation.startswith(one)), "str")
+    if kind == "bool":
+        words = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
+        if isinstance(value, bool):
+            return value
+        if str(value).lower() in words:
+            return words[str(value).lower()]
+        raise OptionError(f"{name} is {value!r}; expected true or false.")
+    if kind == "str":
+        return str(value)
+    if value is None and "None" in annotation:
+        return None
+    try:
+        converted = kinds[kind](value)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"{name} is {value!r}; expected {'a whole number' if kind == 'int' else 'a number'}.") from error
+    if isinstance(value, (bool, float)) and kind == "int" and (isinstance(value, bool) or converted != value):
+        raise OptionError(f"{name} is {value!r}; expected a whole number.")
+    return converted
