@@ -19,7 +19,7 @@ from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.negatives import Instances, implicit_instances, training_sampler
 from gmlfm.data.splits import Split, make_split
 from gmlfm.errors import DataError, OptionError
-from gmlfm.evaluation.protocols import evaluate_labels, evaluate_ranking
+from gmlfm.evaluation.protocols import N_SAMPLED, evaluate_labels, evaluate_ranking
 from gmlfm.models.base import Model
 from gmlfm.models.registry import model_info
 from gmlfm.models.simple import Popularity
@@ -46,6 +46,7 @@ class Fitted:
     regime: str
     best_epoch: int = 0
     validation: dict[str, float] = field(default_factory=dict)
+    validation_protocol: str = ""
     history: list[dict[str, Any]] = field(default_factory=list)
     limits: tuple[float, float] = (-1.0, 1.0)
     instances: Instances | None = None
@@ -108,6 +109,7 @@ def fit(
         regime=_regime(refit),
         best_epoch=best,
         validation=chosen,
+        validation_protocol=job.validation_protocol if settings.task == "topn" and chosen else "",
         history=history,
         limits=job.limits(rows),
         instances=job.instances,
@@ -215,6 +217,14 @@ class _Job:
         labels = self.data.interactions["label"].to_numpy()[rows].astype(np.float32)
         return self.data.user_numbers[rows], self.data.item_numbers[rows], labels, rows
 
+    @property
+    def validation_protocol(self) -> str:
+        """sampled, or full where a catalogue is too small to leave every user 99 other items."""
+        if self._as_published():
+            return "paper"
+        most = np.bincount(self.data.user_numbers[self.data.positive_rows]).max()
+        return "sampled" if len(self.data.seen_items) - most >= N_SAMPLED else "full"
+
     def _validate(self, encoded: Encoded) -> Validate | None:
         rows = self.split.test if self._as_published() else self.split.validation
         if len(rows) == 0:
@@ -223,8 +233,7 @@ class _Job:
         def validate(model: Model, table: Tensor) -> Mapping[str, float]:
             scores = Scorer(model, table, encoded)
             if self.settings.task == "topn":
-                protocol = "paper" if self._as_published() else "sampled"
-                found = evaluate_ranking(scores, self.data, rows, protocol).metrics
+                found = evaluate_ranking(scores, self.data, rows, self.validation_protocol).metrics
                 return {name: found[name] for name in ("hr@10", "ndcg@10")}
             users, items, labels, interactions = self.labelled(rows)
             predicted = scores.pairs(users, items[:, None], interactions)[:, 0]

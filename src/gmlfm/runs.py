@@ -89,9 +89,20 @@ def load_run(folder: Path) -> tuple[Fitted, dict[str, Any]]:
         else None
     )
     fitted = Fitted(
-        settings, data, split, encoder, encoded, scores, weights, about["regime"], about["best_epoch"], about["validation"], [],
-        (about["limits"][0], about["limits"][1]), instances,
-    )  # fmt: skip
+        settings=settings,
+        data=data,
+        split=split,
+        encoder=encoder,
+        encoded=encoded,
+        scores=scores,
+        weights=weights,
+        regime=about["regime"],
+        best_epoch=about["best_epoch"],
+        validation=about["validation"],
+        validation_protocol=about["validation_protocol"],
+        limits=(about["limits"][0], about["limits"][1]),
+        instances=instances,
+    )
     return fitted, about
 
 
@@ -110,6 +121,7 @@ def _about(fitted: Fitted, metrics: dict[str, Any]) -> dict[str, Any]:
         "regime": fitted.regime,
         "best_epoch": fitted.best_epoch,
         "validation": fitted.validation,
+        "validation_protocol": fitted.validation_protocol,
         "limits": list(fitted.limits),
         "metrics": metrics,
         "versions": {**versions, "numpy": np.__version__},
@@ -126,7 +138,10 @@ def _card(about: dict[str, Any]) -> str:
         f"- task {about['task']}, {about['regime']}, best epoch {about['best_epoch']}",
         f"- data {about['data']['name']}, hash {about['data']['hash']}",
         f"- split {about['split']['name']}, hash {about['split']['hash']}",
-        *(f"- validation {name}: {value:.4f}" for name, value in about["validation"].items()),
+        *(
+            f"- validation ({about['validation_protocol'] or 'labels'}) {name}: {value:.4f}"
+            for name, value in about["validation"].items()
+        ),
         "",
         "| setting | value |",
         "|---|---|",

@@ -1,16 +1,23 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 from gmlfm.cli import main
 
 
-def test_the_demo_walks_from_the_market_to_its_ceiling(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--json"]) == 0
+def test_the_demo_goes_from_the_market_to_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--users", "500", "--epochs", "3", "--out", str(tmp_path / "demo"), "--json"]) == 0
     told = capsys.readouterr()
     result = json.loads(told.out)
-    assert result["oracle"] > result["popularity"] + 0.2
-    for heading in ("The market", "One training row", "How far a recommender can come"):
+    rates = {name: one["hr@10"] for name, one in result["results"].items()}
+    assert rates["popularity"] < rates["the oracle, who knows every taste"] - 0.2
+    for heading in ("The data", "Training gml-fm", "Recommendations", "Somebody new"):
         assert heading in told.err
+    page = Path(result["report"]).read_text()
+    assert page.count("<svg") == 3
+    for drawing in page.split("<svg")[1:]:
+        ElementTree.fromstring("<svg" + drawing.split("</svg>")[0] + "</svg>")

@@ -1,96 +1,177 @@
-"""gmlfm demo: the walk of the data on the built-in market."""
+"""gmlfm demo: train, evaluate and recommend on the built-in market, and write a report page."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import time
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from gmlfm.cli.main import shared_options
-from gmlfm.cli.summary import show_summary
-from gmlfm.data.dataset import Dataset
-from gmlfm.data.describe import describe
-from gmlfm.data.encoding import Encoded, Encoder
-from gmlfm.data.negatives import TrainingNegatives, evaluation_candidates, training_sampler
-from gmlfm.data.sources import load_dataset
-from gmlfm.data.sources.bazaar import Market, Oracle
+from gmlfm.cli.report import Report
+from gmlfm.data.describe import Summary, describe
+from gmlfm.data.sources.bazaar import Market, Oracle, bazaar_dataset
 from gmlfm.data.sources.bazaar.tables import item_number
-from gmlfm.data.splits import Split, make_split
+
+if TYPE_CHECKING:
+    from gmlfm.data.attributes import AttributeTable
+    from gmlfm.data.dataset import Dataset, Rows
+    from gmlfm.recommender import Recommender
+
+NEWCOMER = {"age": "20-29", "region": "Osaka"}
+_DAY = 86_400_000_000
 
 
 def add_to(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "demo",
-        help="the walk of the data on the built-in market",
-        description="Make the built-in second-hand market, describe it, split and encode it, draw negatives, and show what a "
-        "training row looks like and how far a perfect recommender could come.",
+        help="train, evaluate and recommend on the built-in market",
+        description="About a minute: the built-in second-hand market, GML-FM trained on it, a table against popularity and the "
+        "oracle's ceiling, recommendations for a buyer and for a newcomer, and a report page with pictures.",
     )
+    parser.add_argument("--out", default="runs/demo", metavar="DIR", help="the run folder (default: runs/demo)")
+    parser.add_argument("--users", type=int, metavar="N", help="a smaller or larger market")
+    parser.add_argument("--epochs", type=int, default=12, metavar="N", help="at most so many epochs (default: 12)")
     shared_options(parser)
     parser.set_defaults(run=run)
 
 
+class OracleScores:
+    """The market's truth behind the same questions that a model answers."""
+
+    def __init__(self, market: Market, data: Dataset) -> None:
+        self._oracle, self._numbers = Oracle(market), item_number(data.items.ids).to_numpy()
+        self._days = data.interactions["time"].to_numpy() // _DAY
+
+    def pairs(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
+        assert rows is not None
+        days = np.repeat(self._days[rows], items.shape[1])
+        asked = np.repeat(users.astype(np.int64), items.shape[1])
+        return self._oracle.score(asked, self._numbers[items.ravel()], days).reshape(items.shape).astype(np.float32)
+
+    def everything(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
+        return self.pairs(users, np.tile(items, (len(users), 1)), rows)
+
+    def everything_for(self, asking: AttributeTable, items: Any) -> Any:
+        raise NotImplementedError("the oracle knows its buyers only")
+
+
 def run(options: argparse.Namespace) -> None:
+    from gmlfm.cli.train import TrainingBar
+    from gmlfm.evaluation.protocols import evaluate_ranking
+    from gmlfm.recommender import Recommender
+
     console = Console(stderr=options.json)
     start = time.perf_counter()
-    data = load_dataset("bazaar")
-    console.rule("1. The market")
+    market = Market() if options.users is None else Market(options.users, options.users * 12)
+    data = bazaar_dataset(market)
     summary = describe(data)
-    show_summary(summary, console)
-    split = make_split(data)
-    encoder = Encoder.fit(data, split.train)
-    encoded = encoder.encode(data)
-    negatives = TrainingNegatives(training_sampler(data, split), data.user_numbers[split.train], n=4).of_epoch(0)
-    console.rule("2. One training row, and one of its negatives")
-    row = int(split.train[0])
-    console.print(_training_row(data, encoder, encoded, row, int(negatives[0, 0])))
-    console.print(
-        f"{len(split.train):,} such rows, each with {negatives.shape[1]} fresh negatives an epoch: {negatives.size:,} draws."
-    )
-    console.rule("3. How far a recommender can come here")
-    ceiling, popular = _hit_rates(data, split)
-    console.print(
-        f"HR@10 among 100 (sampled, test): popularity {popular:.3f}, the oracle that knows every taste {ceiling:.3f}."
-    )
-    console.print(f"Made, checked, split, encoded and sampled in {time.perf_counter() - start:.1f} s.")
-    console.print("Your own tables: [bold]gmlfm init FILE...[/], then [bold]gmlfm data describe[/].")
-    if options.json:
-        print(json.dumps({"hash": data.content_hash, "popularity": popular, "oracle": ceiling}))
-
-
-def _training_row(data: Dataset, encoder: Encoder, encoded: Encoded, row: int, negative: int) -> Table:
+    console.rule("1. The data")
+    console.print(f"{_counts(summary)} of a made-up second-hand market.")
+    console.print(f"{summary.tail[0].items:,} items were sold once: an item's id tells nothing, its attributes must.")
+    tested = summary.split["test"]
+    new = f"{tested['new_items']:,} of {tested['items']:,} tested items were never sold before"
+    console.print(f"{summary.attributes:,} attributes in {len(summary.fields)} fields; {new}.")
+    console.rule("2. Training gml-fm")
+    with TrainingBar(console) as bar:
+        model = Recommender("gml-fm", seed=0, epochs=options.epochs, patience=2).fit(data, out=options.out, observer=bar)
+    popular = Recommender("popularity").fit(data)
+    console.rule("3. HR@10 and NDCG@10 among 100, test part")
+    fitted = model.fitted
+    scorers = {
+        "popularity": popular.fitted.scores,
+        "gml-fm": fitted.scores,
+        "the oracle, who knows every taste": OracleScores(market, data),
+    }
+    results = {name: evaluate_ranking(one, data, fitted.split.test, "sampled").metrics for name, one in scorers.items()}
     table = Table(header_style="bold")
-    for heading in ("of", "field", "this purchase", "x", "a negative", "x"):
-        table.add_column(heading, justify="right" if heading == "x" else "left")
-    user, item = int(data.user_numbers[row]), int(data.item_numbers[row])
-    for part, side, numbers in (("user", encoded.user, (user, user)), ("item", encoded.item, (item, negative))):
-        left, right = (encoder.attribute_names(side.ids[number]) for number in numbers)
-        for at in range(left.height):
-            xs = [f"{side.values[number, at]:.2f}" for number in numbers]
-            table.add_row(
-                part, left["field"][at], left["value"][at], xs[0], right["value"][at] if part == "item" else "same", xs[1]
-            )
-    return table
+    for heading in ("", "HR@10", "NDCG@10"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for name, found in results.items():
+        table.add_row(name, f"{found['hr@10']:.3f}", f"{found['ndcg@10']:.3f}")
+    console.print(table)
+    console.rule("4. Recommendations")
+    buyer = data.users.ids[int(fitted.data.user_numbers[fitted.split.test[0]])]
+    for_buyer, for_newcomer = model.recommend([buyer], 10), model.recommend_for(NEWCOMER, n=10)
+    _show(console, f"Buyer {buyer}, who bought: {'; '.join(_bought(data, buyer)[:3])}; ...", for_buyer)
+    _show(console, f"Somebody new, {' '.join(NEWCOMER.values())}", for_newcomer)
+    path = Path(options.out) / "report.html"
+    _report(model, data, summary, results, for_buyer, for_newcomer, buyer).write(path)
+    console.print(
+        f"The report with pictures: [bold]{escape(str(path))}[/] ({time.perf_counter() - start:.0f} s in all)", soft_wrap=True
+    )
+    console.print("Your own tables: gmlfm init FILE..., then gmlfm train")
+    if options.json:
+        print(json.dumps({"report": str(path), "hash": data.content_hash, "results": results}))
 
 
-def _hit_rates(data: Dataset, split: Split) -> tuple[float, float]:
-    """HR@10 of the oracle and of popularity, in expectation over ties; the evaluation room will take this over."""
-    drawn, _ = evaluation_candidates(data, split.test)
-    candidates = np.concatenate([data.item_numbers[split.test][:, None], drawn], axis=1)
-    n, width = candidates.shape
-    users = np.repeat(data.user_numbers[split.test].astype(np.int64), width)
-    days = np.repeat(data.interactions["time"].to_numpy()[split.test] // 86_400_000_000, width)
-    numbers = item_number(pl.Series(data.items.ids)).to_numpy()
-    oracle = Oracle(Market()).score(users, numbers[candidates.ravel()], days).reshape(n, width)
-    popularity = np.bincount(data.item_numbers[split.train], minlength=len(data.items))[candidates]
-    rates = []
-    for scores in (oracle, popularity):
-        better = (scores[:, 1:] > scores[:, :1]).sum(axis=1)
-        tied = (scores[:, 1:] == scores[:, :1]).sum(axis=1)
-        rates.append(float(np.clip((10 - better) / (tied + 1), 0, 1).mean()))
-    return rates[0], rates[1]
+def _counts(summary: Summary) -> str:
+    return f"{summary.users:,} buyers, {summary.items:,} items, {summary.interactions:,} purchases"
+
+
+def _show(console: Console, title: str, rows: pl.DataFrame) -> None:
+    table = Table(title=escape(title), title_justify="left", header_style="bold")
+    for heading in ("rank", "score", "item", "title"):
+        table.add_column(heading, justify="right" if heading in ("rank", "score") else "left")
+    for row in rows.iter_rows(named=True):
+        table.add_row(str(row["rank"]), f"{row['score']:.3f}", row["item"], row["title"])
+    console.print(table)
+
+
+def _bought(data: Dataset, buyer: str) -> list[str]:
+    number = data.users.ids.to_list().index(buyer)
+    assert data.items.titles is not None
+    return [data.items.titles[int(item)] for item in data.item_numbers[data.user_numbers == number]]
+
+
+def _report(
+    model: Recommender,
+    data: Dataset,
+    summary: Any,
+    results: Any,
+    for_buyer: pl.DataFrame,
+    for_newcomer: pl.DataFrame,
+    buyer: str,
+) -> Report:
+    page = Report("gmlfm on the built-in market")
+    page.text(f"{_counts(summary)}; data {data.content_hash}, split {model.fitted.split.hash}, seed 0.")
+    page.heading("How good is it?")
+    page.table(["sampled, test", "HR@10", "NDCG@10"], [(name, one["hr@10"], one["ndcg@10"]) for name, one in results.items()])
+    history = model.fitted.history
+    curves = {name: [one["validation"][name] for one in history] for name in ("hr@10", "ndcg@10")}
+    page.lines(
+        "Training loss and validation metrics by epoch, each on its own scale",
+        {"loss": [one["loss"] for one in history], **curves},
+    )
+    page.heading("The long tail")
+    tail = {
+        f"{step.low}{'+' if step.high is None else '' if step.high == step.low else f'-{step.high}'} sales": step
+        for step in summary.tail
+    }
+    items = sum(step.items for step in summary.tail)
+    page.bars(
+        "Items by how often they were sold",
+        {name: {"of items": one.items / items, "of purchases": one.share} for name, one in tail.items()},
+    )
+    page.heading("Where recommendations fall")
+    some = data.users.ids.gather_every(max(1, len(data.users) // 200)).to_list()
+    recommended = model.recommend(some, 10)
+    genre_of = dict(zip(data.items.ids.to_list(), data.items.fields["genre"].to_list(), strict=True))
+    chosen = pl.Series([genre_of[one] for one in recommended["item"].to_list()]).value_counts(normalize=True)
+    bought = data.items.fields["genre"][data.item_numbers].value_counts(normalize=True)
+    first, second = (dict(zip(one.to_series(0).to_list(), one.to_series(1).to_list(), strict=True)) for one in (bought, chosen))
+    shares = {name: {"of purchases": first[name], "of recommendations": second.get(name, 0.0)} for name in sorted(first)}
+    page.bars(f"Genres among purchases and among the ten best for {len(some)} buyers", shares)
+    for title, rows in ((f"For buyer {buyer}", for_buyer), ("For somebody new: " + ", ".join(NEWCOMER.values()), for_newcomer)):
+        page.heading(title)
+        page.table(
+            ["rank", "score", "title"], [(row["rank"], row["score"], row["title"]) for row in rows.iter_rows(named=True)]
+        )
+    return page

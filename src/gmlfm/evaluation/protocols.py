@@ -19,6 +19,7 @@ from gmlfm.evaluation.metrics import Places, auc, coverage, log_loss, mae, novel
 from gmlfm.retrieval import Scores, best_items
 
 PROTOCOLS = ("full", "sampled", "paper")
+N_SAMPLED = 99
 Ints = npt.NDArray[np.int32]
 _SCORES_A_BLOCK = 8_000_000
 
@@ -51,7 +52,7 @@ def evaluate_ranking(
         raise DataError("there are no rows to test; the split kept none, or every user has too few.")
     if protocol == "full":
         return _full(scores, data, rows, n, data.seen_items if candidates is None else candidates)
-    drawn, name = evaluation_candidates(data, rows, 99, seed, candidates)
+    drawn, name = evaluation_candidates(data, rows, N_SAMPLED, seed, candidates)
     listed = np.concatenate([data.item_numbers[rows][:, None], drawn], axis=1)
     found = scores.pairs(data.user_numbers[rows], listed, rows)
     where = places(found[:, 0], found[:, 1:])

@@ -1,0 +1,89 @@
+"""A page with pictures, in one file without scripts: lines, bars and tables as inline SVG and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+
+from gmlfm.storage import write_text
+
+_COLOURS = ("#1f6f8b", "#c8553d", "#7a9e3a", "#8d6a9f")
+_STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}
+table{border-collapse:collapse;margin:1rem 0}td,th{padding:.3rem .8rem;border-bottom:1px solid #ddd;text-align:left}
+td.n{text-align:right;font-variant-numeric:tabular-nums}figure{margin:1.5rem 0}figcaption{color:#555}svg{max-width:100%}"""
+
+
+class Report:
+    """Sections in the order in which they are added."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._parts = [f"<h1>{escape(title)}</h1>"]
+
+    def text(self, text: str) -> None:
+        self._parts.append(f"<p>{escape(text)}</p>")
+
+    def heading(self, text: str) -> None:
+        self._parts.append(f"<h2>{escape(text)}</h2>")
+
+    def table(self, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        head = "".join(f"<th>{escape(one)}</th>" for one in headings)
+        body = "".join("<tr>" + "".join(_cell(one) for one in row) + "</tr>" for row in rows)
+        self._parts.append(f"<table><tr>{head}</tr>{body}</table>")
+
+    def lines(self, caption: str, curves: Mapping[str, Sequence[float]]) -> None:
+        """Each curve over 1, 2, 3, ..., on its own scale between its least and its most."""
+        width, height, left = 640, 240, 10
+        parts = []
+        for at, (name, values) in enumerate(curves.items()):
+            low, high = min(values), max(values)
+            span = (high - low) or 1.0
+            step = (width - 2 * left) / max(len(values) - 1, 1)
+            points = " ".join(
+                f"{left + n * step:.1f},{height - 20 - (value - low) / span * (height - 50):.1f}"
+                for n, value in enumerate(values)
+            )
+            colour = _COLOURS[at % len(_COLOURS)]
+            parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2.5" points="{points}"/>')
+            told = f"{name}: {values[0]:.3f} to {values[-1]:.3f}"
+            parts.append(f'<text x="{left + at * 210}" y="14" fill="{colour}" font-size="14">{escape(told)}</text>')
+        self._figure(caption, width, height, "".join(parts))
+
+    def bars(self, caption: str, groups: Mapping[str, Mapping[str, float]]) -> None:
+        """Groups of bars: label -> series -> share."""
+        row, left, width = 18, 150, 640
+        series = list(next(iter(groups.values())))
+        most = max(max(one.values()) for one in groups.values()) or 1.0
+        parts, y = [], 24.0
+        for at, name in enumerate(series):
+            parts.append(f'<text x="{left + at * 150}" y="14" fill="{_COLOURS[at % 4]}" font-size="14">{escape(name)}</text>')
+        for label, values in groups.items():
+            middle = f'x="{left - 8}" y="{y + row * len(series) / 2 + 4:.0f}"'
+            parts.append(f'<text {middle} text-anchor="end" font-size="13">{escape(label)}</text>')
+            for at, name in enumerate(series):
+                length = values[name] / most * (width - left - 70)
+                parts.append(
+                    f'<rect x="{left}" y="{y:.0f}" width="{max(length, 1):.1f}" height="{row - 4}" fill="{_COLOURS[at % 4]}"/>'
+                )
+                parts.append(
+                    f'<text x="{left + length + 6:.1f}" y="{y + row - 7:.0f}" font-size="11">{values[name]:.1%}</text>'
+                )
+                y += row
+            y += 6
+        self._figure(caption, width, int(y) + 6, "".join(parts))
+
+    def write(self, path: Path) -> None:
+        head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(self._title)}</title>'
+        write_text(path, f"{head}<style>{_STYLE}</style><body>" + "\n".join(self._parts) + "</body></html>\n")
+
+    def _figure(self, caption: str, width: int, height: int, inside: str) -> None:
+        size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+        drawing = f'<svg {size} role="img" aria-label="{escape(caption)}">{inside}</svg>'
+        self._parts.append(f"<figure>{drawing}<figcaption>{escape(caption)}</figcaption></figure>")
+
+
+def _cell(one: object) -> str:
+    if isinstance(one, float):
+        return f'<td class="n">{one:.4f}</td>'
+    return f'<td class="n">{one:,}</td>' if isinstance(one, int) else f"<td>{escape(str(one))}</td>"

@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from gmlfm import Dataset, Recommender, load_dataset
+from gmlfm.cli import main
+from gmlfm.data.sources.bazaar import Market, write_bazaar
+from gmlfm.errors import DataError, GmlfmError, OptionError
+from gmlfm.training.loop import DivergedError
+from tests.contracts.checkerboard import checkerboard
+
+QUICK: dict[str, Any] = {"k": 8, "epochs": 3, "batch_size": 64, "lr": 0.02, "n_negatives": 2, "threads": 1}
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Recommender:
+    return Recommender(**QUICK).fit(checkerboard())
+
+
+def test_seen_items_are_left_out_unless_asked_for(fitted: Recommender) -> None:
+    data = fitted.fitted.data
+    had = {
+        data.items.ids[int(item)]
+        for item in data.item_numbers[(data.user_numbers == 1) & data.interactions["positive"].to_numpy()]
+    }
+    assert had.isdisjoint(fitted.recommend(["u1"], 20)["item"].to_list())
+    assert not had.isdisjoint(fitted.recommend(["u1"], 40, seen=True)["item"].to_list())
+
+
+def test_the_best_come_first_and_are_the_best(fitted: Recommender) -> None:
+    table = fitted.recommend(["u1", "u2"], 7)
+    assert table.columns[:4] == ["user", "item", "score", "rank"]
+    assert table["rank"].to_list() == [*range(1, 8)] * 2
+    for user in ("u1", "u2"):
+        scores = table.filter(pl.col("user") == user)["score"].to_list()
+        assert scores == sorted(scores, reverse=True)
+    everything = fitted.recommend(["u1"], 40, seen=True)
+    left = everything.filter(~pl.col("item").is_in(_had(fitted, 1)))
+    assert table.filter(pl.col("user") == "u1")["item"].to_list() == left["item"].to_list()[:7]
+
+
+def _had(recommender: Recommender, user: int) -> list[str]:
+    data = recommender.fitted.data
+    mine = (data.user_numbers == user) & data.interactions["positive"].to_numpy()
+    return [data.items.ids[int(item)] for item in data.item_numbers[mine]]
+
+
+def test_filter_and_available_narrow_before_ranking(fitted: Recommender) -> None:
+    red = fitted.recommend(["u1"], 8, filter="colour = 'red' and price < 4")
+    assert red.height == 8
+    assert all(int(item[1:]) % 2 == 0 for item in red["item"])
+    assert set(fitted.recommend(["u1"], 2, available=["i0", "i2", "gone"])["item"]) <= {"i0", "i2"}
+    with pytest.raises(DataError, match="no item is left"):
+        fitted.recommend(["u1"], 3, filter="price > 99")
+    with pytest.raises(GmlfmError, match="expects a number or a text in quotes at position 8"):
+        fitted.recommend(["u1"], 3, filter="price >")
+    with pytest.raises(GmlfmError, match="no column 'prise', which filter names; did you mean 'price'"):
+        fitted.recommend(["u1"], 3, filter="prise > 1")
+
+
+def test_more_items_than_exist_gives_all_and_says_so(fitted: Recommender) -> None:
+    with pytest.warns(UserWarning, match="only 40 items can be recommended"):
+        assert fitted.recommend(["nobody"], 100).height == 40
+    with pytest.raises(OptionError, match="n is 0"):
+        fitted.recommend(["u1"], 0)
+
+
+def test_a_newcomer_is_served_from_her_attributes(fitted: Recommender) -> None:
+    table = fitted.recommend_for({"team": "red"}, history=["i0"], n=5)
+    assert "i0" not in table["item"].to_list()
+    with pytest.warns(UserWarning, match="user.team = 'green' was never met"):
+        fitted.recommend_for({"team": "green"}, n=2)
+    with pytest.warns(UserWarning, match="the item 'zzz' of the history is unknown"):
+        fitted.recommend_for({}, history=["zzz"], n=2)
+    with pytest.raises(OptionError, match="no user field 'taem'; did you mean 'team'"):
+        fitted.recommend_for({"taem": "red"})
+
+
+def test_refit_trains_again_on_more_rows() -> None:
+    data = checkerboard()
+    plain, again, everything = (Recommender(**QUICK).fit(data, refit=refit) for refit in (False, True, "all"))
+    assert again.fitted.best_epoch == plain.fitted.best_epoch
+    assert not np.array_equal(
+        plain.fitted.weights["table"].numpy(), again.fitted.weights["table"].numpy()[: len(plain.fitted.weights["table"])]
+    )
+    assert [one.fitted.regime for one in (plain, again, everything)] == [
+        "no refit",
+        "refit on train + validation",
+        "refit on all rows",
+    ]
+    with pytest.raises(OptionError, match="refit is 'some'"):
+        Recommender(**QUICK).fit(data, refit="some")
+
+
+def test_context_is_learned_and_asked_for() -> None:
+    rows = [(f"u{n % 10}", f"i{(n * 7) % 12}", ("web", "app")[n % 2]) for n in range(120)]
+    table = pl.DataFrame(rows, schema=["u", "i", "on"], orient="row")
+    data = Dataset.from_tables(table, schema={"interactions": {"user": "u", "item": "i", "context": {"on": "category"}}})
+    recommender = Recommender(**QUICK).fit(data)
+    one, two = (
+        recommender.recommend(["u1"], 3, context={"on": value}, seen=True)["score"].to_list() for value in ("web", "app")
+    )
+    assert one != two
+    assert recommender.recommend(["u1"], 3, seen=True).height == 3
+    with pytest.raises(OptionError, match="no context field 'onn'"):
+        recommender.recommend(["u1"], 3, context={"onn": "web"})
+
+
+def test_early_stopping_keeps_the_best_epoch() -> None:
+    recommender = Recommender(**{**QUICK, "epochs": 12, "patience": 2}).fit(checkerboard())
+    history = recommender.fitted.history
+    best = max(history, key=lambda one: one["validation"]["ndcg@10"])
+    assert recommender.fitted.best_epoch == best["epoch"]
+    assert recommender.fitted.validation == best["validation"]
+    assert recommender.fitted.validation_protocol == "full"  # forty items leave nobody 99
+    found = recommender.evaluate(protocol="full", part="validation")
+    assert found.metrics["ndcg@10"] == pytest.approx(best["validation"]["ndcg@10"])
+
+
+def test_ids_hidden_in_training_move_the_unknown_rows() -> None:
+    data = checkerboard()
+    for hide, moves in ((0.0, False), (0.3, True)):
+        recommender = Recommender(**{**QUICK, "hide": hide}).fit(data, "none")
+        encoder = recommender.fitted.encoder
+        before = recommender.settings.build().initial_rows(encoder.n_rows, __import__("torch").Generator().manual_seed(0))
+        for part in ("user", "item"):
+            row = encoder.part(part)[0].unknown_row  # type: ignore[arg-type]
+            same = bool((recommender.fitted.weights["table"][row] == before[row]).all())
+            assert same != moves
+
+
+def test_an_item_without_a_positive_never_trains_the_unknown_row() -> None:
+    """Drawn as a negative it updates its attributes alone (checked without hiding, so that nothing else moves the row)."""
+    table = pl.DataFrame({"u": ["a", "a", "b", "b", "b"], "i": ["w", "x", "w", "y", "z"]})
+    data = Dataset.from_tables(table, schema={"interactions": {"user": "u", "item": "i"}})
+    recommender = Recommender(**{**QUICK, "hide": 0.0, "epochs": 5}).fit(data)
+    encoder = recommender.fitted.encoder
+    unknown = encoder.part("item")[0].unknown_row
+    assert (recommender.fitted.encoded.item.ids[:, 0] == unknown).sum() == 2
+    before = recommender.settings.build().initial_rows(encoder.n_rows, __import__("torch").Generator().manual_seed(0))
+    assert (recommender.fitted.weights["table"][unknown] == before[unknown]).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"lrr": 0.1}, "unknown setting 'lrr' for the model 'gml-fm'; did you mean 'lr'"),
+        ({"lr": -1}, "lr is -1"),
+        ({"lr": "fast"}, "lr is 'fast'; expected a number"),
+        ({"k": 2.5}, "k is 2.5; expected a whole number"),
+        ({"epochs": -1}, "epochs is -1"),
+        ({"hide": 1.0}, "hide is 1.0"),
+        ({"negatives": 0}, "set negatives to 1 or more"),
+        ({"loss": "hinge"}, "loss is 'hinge'"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"fresh": "perhaps"}, "expected true or false"),
+        ({"preset": "papr"}, "did you mean 'paper'"),
+        ({"model": "gmlfm"}, "did you mean 'gml-fm'"),
+        ({"task": "top"}, "did you mean 'topn'"),
+        ({"model": "popularity", "task": "rating"}, "cannot do the task 'rating'"),
+        ({"layers": 9}, "layers is 9"),
+        ({"task": "rating", "loss": "bpr"}, "compares a positive with negatives"),
+    ],
+)
+def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        Recommender(**settings).settings.build()
+    assert message in str(caught.value)
+
+
+def test_a_loss_that_diverges_stops_and_says_what_to_lower() -> None:
+    with pytest.raises(DivergedError, match=r"the loss became .* lower lr \(now 1e\+30\)"):
+        Recommender(**{**QUICK, "lr": 1e30, "epochs": 20, "optimiser": "sgd"}).fit(checkerboard())
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path, fitted: Recommender) -> None:
+    with pytest.raises(DataError, match="is no run"):
+        Recommender.load(tmp_path)
+    fitted.save(tmp_path / "r")
+    path = tmp_path / "r" / "model" / "run.json"
+    text = path.read_text()
+    path.write_text(text.replace('"format": 1', '"format": 7'))
+    with pytest.raises(DataError, match="has the format 7, this version reads 1"):
+        Recommender.load(tmp_path / "r")
+    path.write_text(text.replace('"k": 8', '"k": 9'))
+    with pytest.raises(DataError, match="the weights have the shape"):
+        Recommender.load(tmp_path / "r")
+    path.write_text(text)
+    weights = tmp_path / "r" / "model" / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    with pytest.raises(DataError, match="missing or damaged"):
+        Recommender.load(tmp_path / "r")
+    with pytest.raises(OptionError, match="not fitted yet"):
+        Recommender().recommend(["a"])
+
+
+def test_a_disk_that_is_full_leaves_the_old_run_whole(
+    tmp_path: Path, fitted: Recommender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted.save(tmp_path / "r")
+    before = {path: path.read_bytes() for path in (tmp_path / "r").rglob("*") if path.is_file()}
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gmlfm.runs.save_dataset", full)
+    with pytest.raises(DataError, match="No space left on device"):
+        fitted.save(tmp_path / "r")
+    assert {path: path.read_bytes() for path in (tmp_path / "r").rglob("*") if path.is_file()} == before
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("market") / "m"
+    write_bazaar(Market(n_users=400, n_purchases=4_000), folder)
+    return folder
+
+
+TRAIN = ["--set", "k=8", "--set", "epochs=4", "--set", "patience=9", "--threads", "1"]
+
+
+def test_the_commands_from_training_to_recommendations(
+    market: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(tmp_path / "run")
+    assert main(["train", str(market), "--out", run, *TRAIN, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert 1 <= told["best_epoch"] <= 4
+    lines = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == [1, 2, 3, 4]
+    assert main(["evaluate", run, "--protocol", "sampled", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["protocol"], found["split_hash"]) == ("sampled", told["split_hash"])
+    assert 0 < found["hr@10"] < 1
+    assert main(["recommend", run, "--user", "b0000003", "-n", "3", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["rank"] for row in rows] == [1, 2, 3]
+    assert {"user", "item", "score", "rank"} <= set(rows[0])
+    assert main(["recommend", run, "--user", "nobody", "-n", "2"]) == 0
+    assert "was not met in training" in capsys.readouterr().out
+    assert main(["recommend", run, "--attributes", "age=20-29,region=Osaka", "-n", "2", "--filter", "genre = 'Concert'"]) == 0
+    assert main(["recommend", run, "--all", "--out", str(tmp_path / "recs.parquet"), "-n", "5", "--json"]) == 0
+    assert pl.read_parquet(tmp_path / "recs.parquet").height == 400 * 5
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    capsys.readouterr()
+    assert main(["models", "--json"]) == 0
+    assert {"name", "tasks", "uses_attributes"} <= set(json.loads(capsys.readouterr().out)[0])
+    for arguments, message in (
+        (["recommend", run], "say for whom"),
+        (["recommend", run, "--all"], "needs --out FILE.parquet"),
+        (["recommend", run, "--attributes", "age"], "takes K=V"),
+        (["train", str(market), "--out", run, "--set", "k"], "--set takes KEY=VALUE"),
+        (["train", str(market), "--out", run, "--resume", "--seed", "5"], "begun with other data or settings"),
+        (["evaluate", run, "--protocol", "ful"], "did you mean 'full'"),
+        (["evaluate", str(tmp_path)], "is no run"),
+    ):
+        assert main(arguments) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_killed_at_random_moments_and_resumed_it_ends_with_the_same_weights(market: Path, tmp_path: Path) -> None:
+    def command(out: str, *more: str) -> list[str]:
+        return [sys.executable, "-m", "gmlfm", "train", str(market), "--out", str(tmp_path / out), *TRAIN, "--json", *more]
+
+    started = time.perf_counter()
+    subprocess.run(command("whole"), check=True, capture_output=True)
+    seconds = time.perf_counter() - started
+    expected = (tmp_path / "whole" / "model" / "weights.safetensors").read_bytes()
+    moments = random.Random(0)
+    for number in range(3):
+        process = subprocess.Popen(command(f"killed{number}"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(seconds * (0.3 + 0.6 * moments.random()))
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        subprocess.run(command(f"killed{number}", "--resume"), check=True, capture_output=True)
+        assert (tmp_path / f"killed{number}" / "model" / "weights.safetensors").read_bytes() == expected
+
+
+def test_the_papers_preset_is_marked(market: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {**QUICK, "epochs": 2}
+    settings.pop("n_negatives")
+    recommender = Recommender("gml-fm-dnn", preset="paper", **settings).fit(load_dataset(market), out=tmp_path / "r")
+    assert recommender.settings.batches.fresh is False
+    assert "chosen on the TEST part" in (tmp_path / "r" / "model" / "card.md").read_text()
+    assert main(["evaluate", str(tmp_path / "r"), "--protocol", "paper"]) == 0
+    assert "the epoch was chosen on the test part" in capsys.readouterr().out
