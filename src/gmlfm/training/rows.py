@@ -61,7 +61,7 @@ class RowAdam(RowOptimiser):
     def __init__(self, table: Tensor, lr: float, weight_decay: float = 0.0) -> None:
         super().__init__(table, lr, weight_decay)
         self.first, self.second = torch.zeros_like(table), torch.zeros_like(table)
-        self.count = torch.zeros(len(table), 1, dtype=table.dtype)
+        self.count = torch.zeros(len(table), 1, dtype=table.dtype, device=table.device)
 
     def change(self, rows: Tensor, gradient: Tensor) -> Tensor:
         first = self.first[rows].lerp_(gradient, 0.1)
