@@ -205,17 +205,9 @@ class _Job:
             weighted = "weight" in data.interactions.columns
             weights = data.interactions["weight"].to_numpy()[rows].astype(np.float32) if weighted else None
             return RankingBatches(users, items, rows, encoded, known, training_sampler(data, visible), options, weights)
-        users, items, labels, interactions = self.labelled(rows)
+        users, items, labels, interactions = labelled(self.data, self.instances, rows)
         known = IdRows.of(encoder, items[labels > 0] if self.instances else items, len(data.items))
         return LabelledBatches(users, items, labels, interactions, encoded, known, options)
-
-    def labelled(self, rows: Rows) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32], Rows]:
-        """users, items, labels and interaction rows of rating or implicit instances."""
-        if self.instances is not None:
-            one = self.instances
-            return one.users[rows], one.items[rows], one.labels[rows], one.rows[rows]
-        labels = self.data.interactions["label"].to_numpy()[rows].astype(np.float32)
-        return self.data.user_numbers[rows], self.data.item_numbers[rows], labels, rows
 
     @property
     def validation_protocol(self) -> str:
@@ -235,7 +227,7 @@ class _Job:
             if self.settings.task == "topn":
                 found = evaluate_ranking(scores, self.data, rows, self.validation_protocol).metrics
                 return {name: found[name] for name in ("hr@10", "ndcg@10")}
-            users, items, labels, interactions = self.labelled(rows)
+            users, items, labels, interactions = labelled(self.data, self.instances, rows)
             predicted = scores.pairs(users, items[:, None], interactions)[:, 0]
             found = evaluate_labels(
                 predicted, labels, self.limits(self.split.train), implicit=self.instances is not None
@@ -251,6 +243,16 @@ class _Job:
 
     def _as_published(self) -> bool:
         return self.settings.preset == "paper" and self.settings.task == "topn"
+
+
+def labelled(
+    data: Dataset, instances: Instances | None, rows: Rows
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32], Rows]:
+    """users, items, labels and interaction rows: of implicit instances where there are some, else of rated rows."""
+    if instances is not None:
+        return instances.users[rows], instances.items[rows], instances.labels[rows], instances.rows[rows]
+    labels = data.interactions["label"].to_numpy()[rows].astype(np.float32)
+    return data.user_numbers[rows], data.item_numbers[rows], labels, rows
 
 
 class _Recorder:

@@ -19,8 +19,9 @@ from gmlfm.data.encoding import Encoded
 from gmlfm.data.expressions import Columns, holds
 from gmlfm.errors import DataError, OptionError, did_you_mean
 from gmlfm.evaluation.protocols import Evaluation, PositivesByUser, evaluate_labels, evaluate_ranking
-from gmlfm.fitting import Fitted, Refit, fit
+from gmlfm.fitting import Fitted, Refit, fit, labelled
 from gmlfm.models.registry import model_info
+from gmlfm.retrieval import best_items
 from gmlfm.runs import load_run, save_run
 from gmlfm.training.loop import Observer
 from gmlfm.training.settings import Settings
@@ -92,7 +93,7 @@ class Recommender:
             raise DataError(f"the split '{fitted.split.name}' has no {part} rows to evaluate on.")
         if fitted.settings.task == "topn":
             return evaluate_ranking(fitted.scores, fitted.data, rows, protocol, seed=seed)
-        users, items, labels, interactions = _labelled(fitted, rows)
+        users, items, labels, interactions = labelled(fitted.data, fitted.instances, rows)
         predicted = fitted.scores.pairs(users, items[:, None], interactions)[:, 0]
         return evaluate_labels(predicted, labels, fitted.limits, implicit=fitted.settings.task == "implicit")
 
@@ -219,8 +220,6 @@ class Recommender:
             ).select("user", pl.exclude("user", "place"))
 
     def _ranked(self, asking: AttributeTable, items: Ints, n: int, gone: list[Ints]) -> pl.DataFrame:
-        from gmlfm.retrieval import best_items
-
         fitted = self.fitted
         best = best_items(fitted.scores.everything_for(asking, items), items, n, gone)
         place, rank = np.nonzero(best.items >= 0)
@@ -287,11 +286,3 @@ class Recommender:
 
 def _row(table: AttributeTable, at: int) -> AttributeTable:
     return AttributeTable(table.ids[at : at + 1], table.values[at : at + 1])
-
-
-def _labelled(fitted: Fitted, rows: npt.NDArray[np.int64]) -> tuple[Ints, Ints, npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    if fitted.instances is not None:
-        one = fitted.instances
-        return one.users[rows], one.items[rows], one.labels[rows], one.rows[rows]
-    labels = fitted.data.interactions["label"].to_numpy()[rows].astype(np.float32)
-    return fitted.data.user_numbers[rows], fitted.data.item_numbers[rows], labels, rows

@@ -202,6 +202,11 @@ class Encoder:
             digest.update(str(texts.str.join("").item() if len(texts) else "").encode())
         return digest.hexdigest()[:16]
 
+    def values_table(self) -> pl.DataFrame:
+        """field, value: the text of each value row of field number `field`, in row order."""
+        index = [pl.Series("field", [at], dtype=pl.Int32).new_from_index(0, len(one)) for at, one in enumerate(self.values)]
+        return pl.DataFrame({"field": pl.concat(index), "value": pl.concat([one.alias("value") for one in self.values])})
+
     def save(self, folder: str | Path) -> None:
         """encoder.json beside values.parquet, users.parquet and items.parquet; a folder there before is replaced."""
         with new_folder(Path(folder), holds=_FILES) as new:
@@ -213,9 +218,7 @@ class Encoder:
                 "fields": [asdict(field) for field in self.fields],
             }
             (new / "encoder.json").write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
-            index = [pl.Series("field", [at], dtype=pl.Int32).new_from_index(0, len(one)) for at, one in enumerate(self.values)]
-            values = pl.DataFrame({"field": pl.concat(index), "value": pl.concat([one.alias("value") for one in self.values])})
-            values.write_parquet(new / "values.parquet")
+            self.values_table().write_parquet(new / "values.parquet")
             pl.DataFrame({"id": self.user_ids}).write_parquet(new / "users.parquet")
             pl.DataFrame({"id": self.item_ids}).write_parquet(new / "items.parquet")
 

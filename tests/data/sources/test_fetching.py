@@ -94,3 +94,14 @@ def test_no_space_left_is_seen_before_anything_is_written(tmp_path: Path, monkey
     with serving(CONTENT) as served, pytest.raises(DataError, match=r"GiB free; make room or choose another place"):
         fetch(f"{served.url}/file.zip", tmp_path / "f.zip")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_on_the_way_leaves_the_old_file_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "f.zip").write_bytes(b"old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with serving(CONTENT) as served, pytest.raises(DataError, match="No space left on device"):
+        fetch(f"{served.url}/file.zip", tmp_path / "f.zip", MD5, progress=full)
+    assert (tmp_path / "f.zip").read_bytes() == b"old"

@@ -305,3 +305,15 @@ def test_odd_names_still_make_good_folders(tmp_path: Path) -> None:
     (tmp_path / "big.libfm").write_text(f"1 {2**63}:1 5:1\n")
     with pytest.raises(DataError, match="too large"):
         read_libfm(tmp_path / "big.libfm")
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("", 2), ("no", 2)])
+def test_a_person_is_asked_to_accept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int) -> None:
+    movielens(tmp_path / "made")
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stdin", terminal)
+    monkeypatch.setattr("builtins.input", lambda _: answer)
+    archive = str(tmp_path / "made" / "ml-1m.zip")
+    assert main(["data", "get", "ml-1m", "--from", archive, "--any-checksum", "--data-root", str(tmp_path)]) == code
+    assert (tmp_path / "ml-1m").exists() == (code == 0)

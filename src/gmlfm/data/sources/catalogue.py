@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _MOVIELENS_TERMS = (
     "MovieLens data belong to GroupLens Research, University of Minnesota. They may be used for research with "
@@ -36,26 +36,20 @@ class Source:
 _MOVIELENS = "https://files.grouplens.org/datasets/movielens"
 _AMAZON = "reviews_{0}_5.json.gz and, for attributes, meta_{0}.json.gz"
 
+_ML_1M = Source(
+    "MovieLens 1M with the paper's six fields, genres as one joined string",
+    "ml-1m",
+    _MOVIELENS_TERMS,
+    f"{_MOVIELENS}/ml-1m.zip",
+    "c4d9eecfca2ab87c1945afe126590906",
+    5.9,
+    described=True,
+)
+
 SOURCES: dict[str, Source] = {
     "bazaar": Source("a made-up second-hand market of any size, built in", "bazaar"),
-    "ml-1m": Source(
-        "MovieLens 1M with the paper's six fields, genres as one joined string",
-        "ml-1m",
-        _MOVIELENS_TERMS,
-        f"{_MOVIELENS}/ml-1m.zip",
-        "c4d9eecfca2ab87c1945afe126590906",
-        5.9,
-        described=True,
-    ),
-    "ml-1m-set": Source(
-        "MovieLens 1M with genres as a set (the files of ml-1m)",
-        "ml-1m",
-        _MOVIELENS_TERMS,
-        f"{_MOVIELENS}/ml-1m.zip",
-        "c4d9eecfca2ab87c1945afe126590906",
-        5.9,
-        described=True,
-    ),
+    "ml-1m": _ML_1M,
+    "ml-1m-set": replace(_ML_1M, about="MovieLens 1M with genres as a set (the files of ml-1m)"),
     "ml-100k": Source(
         "MovieLens 100K, genres as one joined string",
         "ml-100k",

@@ -6,7 +6,6 @@ import codecs
 import gzip
 import io
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from gmlfm.data.sources.tables import (
     is_parquet,
     matching,
     parse_text,
+    reading,
     refuse_broken,
     stacked,
 )
@@ -105,26 +105,15 @@ def _whole_lines(file: str, options: ReadOptions) -> Iterator[bytes]:
     """
     quote = (options.quote if options.quote is not None else '"').encode() if is_delimited(file) else b""
     rest = b""
-    try:
-        with _open(file) as stream:
-            for data in _blocks(stream, options.encoding):
-                rest += data
-                end = _cut(rest, quote)
-                if not end and len(rest) > _LONGEST_LINE:
-                    raise DataError(f"{file} has a line of more than {_LONGEST_LINE >> 20} MiB; is it a table of lines?")
-                if end:
-                    yield rest[:end]
-                    rest = rest[end:]
-    except FileNotFoundError as error:
-        raise DataError(f"{file} does not exist; check path.") from error
-    except EOFError as error:
-        raise DataError(f"{file} is truncated: the compressed data end before their end mark; fetch the file again.") from error
-    except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{file} is damaged or not what its name says ({error}); fetch the file again.") from error
-    except (KeyError, UnicodeError) as error:
-        raise DataError(f"{file} could not be read ({error}).") from error
-    except OSError as error:
-        raise DataError(f"{file} could not be read ({error.strerror or error}).") from error
+    with reading(file), _open(file) as stream:
+        for data in _blocks(stream, options.encoding):
+            rest += data
+            end = _cut(rest, quote)
+            if not end and len(rest) > _LONGEST_LINE:
+                raise DataError(f"{file} has a line of more than {_LONGEST_LINE >> 20} MiB; is it a table of lines?")
+            if end:
+                yield rest[:end]
+                rest = rest[end:]
     if rest.strip():
         yield rest
 

@@ -7,7 +7,8 @@ import gzip
 import json
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -118,11 +119,11 @@ def parse_text(text: str, path: str, options: ReadOptions, first_line: int = 1) 
 def read_bytes(path: str) -> bytes:
     """The whole content of a file, of a .gz file, or of a zip archive's member."""
     archive, mark, member = path.partition(f".zip{ARCHIVE_MARK}")
-    if mark:
-        return _reading(path, lambda: _zip_member(f"{archive}.zip", member))
-    if path.lower().endswith(".gz"):
-        return _reading(path, lambda: gzip.decompress(Path(path).read_bytes()))
-    return _reading(path, Path(path).read_bytes)
+    with reading(path):
+        if mark:
+            return _zip_member(f"{archive}.zip", member)
+        raw = Path(path).read_bytes()
+        return gzip.decompress(raw) if path.lower().endswith(".gz") else raw
 
 
 def _zip_member(archive: str, member: str) -> bytes:
@@ -132,15 +133,19 @@ def _zip_member(archive: str, member: str) -> bytes:
         return opened.read(member)
 
 
-def _reading(path: str, read: Callable[[], bytes]) -> bytes:
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Whatever can go wrong in reading a file, as a sentence that names it."""
     try:
-        return read()
+        yield
     except FileNotFoundError as error:
         raise DataError(f"{path} does not exist; check path.") from error
     except EOFError as error:
         raise DataError(f"{path} is truncated: the compressed data end before their end mark; fetch the file again.") from error
     except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(f"{path} is damaged or not what its name says ({error}); fetch the file again.") from error
+    except (KeyError, UnicodeError) as error:
+        raise DataError(f"{path} could not be read ({error}).") from error
     except OSError as error:
         raise DataError(f"{path} could not be read ({error.strerror or error}).") from error
 

@@ -86,9 +86,7 @@ def _finish(
     items: tuple[ShardInfo, ...],
     shards: tuple[ShardInfo, ...],
 ) -> PreparedData:
-    index = [pl.Series("field", [at], dtype=pl.Int32).new_from_index(0, len(one)) for at, one in enumerate(encoder.values)]
-    values = pl.DataFrame({"field": pl.concat(index), "value": pl.concat([one.alias("value") for one in encoder.values])})
-    values.write_parquet(plan.out / "values.parquet")
+    encoder.values_table().write_parquet(plan.out / "values.parquet")
     first = pl.read_parquet(plan.out / "interactions" / f"{shards[0].name}.parquet", n_rows=1)
     told = json.loads((plan.work / "told.json").read_text(encoding="utf-8"))
     info = PreparedInfo(
