@@ -16,6 +16,7 @@ import pytest
 
 from gmlfm import Dataset, Recommender, load_dataset
 from gmlfm.cli import main
+from gmlfm.data.batches import BatchOptions
 from gmlfm.data.sources.bazaar import Market, write_bazaar
 from gmlfm.errors import DataError, GmlfmError, OptionError
 from gmlfm.training.loop import DivergedError
@@ -196,7 +197,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path, fitted: Recommender) -> None:
     with pytest.raises(DataError, match="has the format 7, this version reads 1"):
         Recommender.load(tmp_path / "r")
     path.write_text(text.replace('"k": 8', '"k": 9'))
-    with pytest.raises(DataError, match="the weights have the shape"):
+    with pytest.raises(DataError, match="their shape is"):
         Recommender.load(tmp_path / "r")
     path.write_text(text)
     weights = tmp_path / "r" / "model" / "weights.safetensors"
@@ -297,3 +298,52 @@ def test_the_papers_preset_is_marked(market: Path, tmp_path: Path, capsys: pytes
     assert "chosen on the TEST part" in (tmp_path / "r" / "model" / "card.md").read_text()
     assert main(["evaluate", str(tmp_path / "r"), "--protocol", "paper"]) == 0
     assert "the epoch was chosen on the test part" in capsys.readouterr().out
+
+
+def test_other_data_are_evaluated_by_the_ids_they_share(fitted: Recommender) -> None:
+    """Rows of the run's own test part, given as other data in another order, have the same ranks."""
+    data, split = fitted.fitted.data, fitted.fitted.split
+    test = pl.DataFrame(
+        {
+            "user": data.users.ids.gather(data.user_numbers[split.test]).reverse(),
+            "item": data.items.ids.gather(data.item_numbers[split.test]).reverse(),
+            "time": [9] * len(split.test),
+            "stars": [5.0] * len(split.test),
+        }
+    )
+    sides = [
+        pl.DataFrame([side.ids.alias(name), *side.fields.iter_columns()]).reverse()
+        for name, side in (("user", data.users), ("item", data.items))
+    ]
+    schema = {
+        "interactions": {"user": "user", "item": "item", "time": "time", "label": "stars"},
+        "users": {"id": "user", "fields": {"team": "category"}},
+        "items": {"id": "item", "fields": {"colour": "category", "price": "number", "tags": {"kind": "set"}}},
+    }
+    other = Dataset.from_tables(test, *sides, schema=schema)
+    for recommender in (fitted, Recommender("popularity").fit(checkerboard())):
+        own, found = recommender.evaluate(), recommender.evaluate(other)
+        np.testing.assert_allclose(found.queries["hr@10"][::-1], own.queries["hr@10"])
+        np.testing.assert_allclose(found.queries["ndcg@10"][::-1], own.queries["ndcg@10"])
+    with pytest.raises(DataError, match="the run was trained with the user fields"):
+        fitted.evaluate(Dataset.from_tables(test, schema={"interactions": {"user": "user", "item": "item"}}))
+
+
+def test_newcomers_are_told_apart(market: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recommender = Recommender(**QUICK).fit(load_dataset(market), split="newcomers", out=tmp_path / "run")
+    found = recommender.evaluate(protocol="sampled")
+    assert set(found.groups) <= {"warm-warm", "warm-new", "new-warm", "new-new"}
+    assert len(found.groups) > 2
+    sizes = np.array([one["rows"] for one in found.groups.values()])
+    means = np.array([one["hr@10"] for one in found.groups.values()])
+    assert sizes.sum() == len(found.rows)
+    assert float((sizes * means).sum() / sizes.sum()) == pytest.approx(found.metrics["hr@10"])
+    assert main(["evaluate", str(tmp_path / "run"), "--protocol", "sampled"]) == 0
+    assert "new-new" in capsys.readouterr().out
+
+
+def test_small_data_get_small_batches_unless_a_size_is_asked_for() -> None:
+    sizes = [BatchOptions().size(n) for n in (100, 6_000, 1_000_000)]
+    assert sizes == [64, 150, 4096]
+    assert BatchOptions(batch_size=1000).size(100) == 1000
+    assert Recommender(batch_size="auto").settings.batches.batch_size is None

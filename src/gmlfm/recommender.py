@@ -11,17 +11,19 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.attributes import PARTS, AttributeTable
 from gmlfm.data.batches import asking_of
 from gmlfm.data.columns import Origin, as_field, as_number, as_text, column
-from gmlfm.data.dataset import Dataset
+from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.encoding import Encoded
 from gmlfm.data.expressions import Columns, holds
+from gmlfm.data.negatives import Pairs
+from gmlfm.data.prepared import PreparedData
 from gmlfm.errors import DataError, OptionError, did_you_mean
 from gmlfm.evaluation.protocols import Evaluation, PositivesByUser, evaluate_labels, evaluate_ranking
 from gmlfm.fitting import Fitted, Refit, fit, labelled
 from gmlfm.models.registry import model_info
-from gmlfm.retrieval import best_items
+from gmlfm.retrieval import Renumbered, Scorer, Scores, best_items
 from gmlfm.runs import load_run, save_run
 from gmlfm.training.loop import Observer
 from gmlfm.training.settings import Settings
@@ -46,7 +48,7 @@ class Recommender:
 
     def fit(
         self,
-        data: Dataset,
+        data: Dataset | PreparedData,
         split: str = "leave-one-out",
         *,
         refit: Refit = False,
@@ -57,6 +59,7 @@ class Recommender:
     ) -> Recommender:
         """Hold out what `split` says, stop early on validation; refit=True then trains again on train + validation.
 
+        data may be a prepared folder (PreparedData), which is trained from shard by shard.
         out: a run folder for history and checkpoints, from which resume=True goes on; the model is saved there too.
         """
         folder = None if out is None else Path(out)
@@ -82,20 +85,61 @@ class Recommender:
         return self._fitted
 
     def evaluate(self, data: Dataset | None = None, *, protocol: str = "full", part: str = "test", seed: int = 0) -> Evaluation:
-        """The run's own validation or test part; or every positive row of other data with the same schema."""
+        """The run's own validation or test part; or all rows of other data with the same fields.
+
+        Of other data, ids that the run knows are used; what its users had in training is not among the candidates.
+        """
         fitted = self.fitted
+        if data is not None:
+            return self._evaluate_other(data, protocol, seed)
         if part not in ("test", "validation"):
             raise OptionError(f"part is '{part}'; expected test or validation.")
-        if data is not None:
-            raise OptionError("evaluating other data is not built yet; fit with the split that tests them.")
-        rows = fitted.split.test if part == "test" else fitted.split.validation
+        split = fitted.split
+        rows, groups = (split.test, split.test_groups) if part == "test" else (split.validation, split.validation_groups)
         if len(rows) == 0:
-            raise DataError(f"the split '{fitted.split.name}' has no {part} rows to evaluate on.")
+            raise DataError(f"the split '{split.name}' has no {part} rows to evaluate on.")
         if fitted.settings.task == "topn":
-            return evaluate_ranking(fitted.scores, fitted.data, rows, protocol, seed=seed)
-        users, items, labels, interactions = labelled(fitted.data, fitted.instances, rows)
-        predicted = fitted.scores.pairs(users, items[:, None], interactions)[:, 0]
-        return evaluate_labels(predicted, labels, fitted.limits, implicit=fitted.settings.task == "implicit")
+            found = evaluate_ranking(fitted.scores, fitted.data, rows, protocol, seed=seed)
+        else:
+            found = self._labels(fitted.scores, labelled(fitted.data, fitted.instances, rows))
+        return found if groups is None else found.by_group(split.group_names, groups)
+
+    def _evaluate_other(self, data: Dataset, protocol: str, seed: int) -> Evaluation:
+        fitted = self.fitted
+        for part in PARTS:
+            ours, theirs = (
+                [(one.name, one.kind) for one in schema.fields_of(part)] for schema in (fitted.data.schema, data.schema)
+            )
+            if ours != theirs:
+                raise DataError(f"the run was trained with the {part} fields {ours}, but the other data have {theirs}.")
+        users = fitted.encoder.user_numbers(data.users.ids.to_list()).astype(np.int32)
+        items = fitted.encoder.item_numbers(data.items.ids.to_list()).astype(np.int32)
+        scores: Scores = Renumbered(fitted.scores, users, items)
+        if isinstance(fitted.scores, Scorer):
+            scores = fitted.scores.over(fitted.encoder.encode(data))
+        rows = data.rows_for(fitted.settings.task)  # type: ignore[arg-type]
+        if fitted.settings.task == "rating":
+            return self._labels(scores, labelled(data, None, rows))
+        if fitted.settings.task != "topn":
+            raise OptionError("the task 'implicit' is tested on its own drawn instances; other data have none.")
+        known = np.zeros(len(fitted.data.items), bool)
+        known[fitted.data.seen_items] = True
+        seen = (items >= 0) & known[np.maximum(items, 0)]
+        seen[data.seen_items] = True
+        return evaluate_ranking(
+            scores,
+            data,
+            rows,
+            protocol,
+            seed=seed,
+            candidates=np.flatnonzero(seen).astype(np.int32),
+            more=_had(fitted.data, users, items),
+        )
+
+    def _labels(self, scores: Scores, instances: tuple[Ints, Ints, npt.NDArray[np.float32], Rows]) -> Evaluation:
+        users, items, labels, interactions = instances
+        predicted = scores.pairs(users, items[:, None], interactions)[:, 0]
+        return evaluate_labels(predicted, labels, self.fitted.limits, implicit=self.fitted.settings.task == "implicit")
 
     def recommend(
         self,
@@ -286,3 +330,15 @@ class Recommender:
 
 def _row(table: AttributeTable, at: int) -> AttributeTable:
     return AttributeTable(table.ids[at : at + 1], table.values[at : at + 1])
+
+
+def _had(data: Dataset, users: Ints, items: Ints) -> Pairs:
+    """What the run's data know as positives, in the other data's numbers; users and items map those to the run's."""
+    there = []
+    for ours, size in ((users, len(data.users)), (items, len(data.items))):
+        back = np.full(size, -1, np.int32)
+        back[ours[ours >= 0]] = np.flatnonzero(ours >= 0)
+        there.append(back)
+    mapped = Pairs(there[0][data.user_numbers[data.positive_rows]], there[1][data.item_numbers[data.positive_rows]])
+    both = (mapped.users >= 0) & (mapped.items >= 0)
+    return Pairs(mapped.users[both], mapped.items[both])

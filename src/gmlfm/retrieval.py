@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -48,49 +49,83 @@ class Scores(Protocol):
 class Scorer:
     """Scores from a model, its table of rows and encoded attributes."""
 
-    def __init__(self, model: Model, table: Tensor, encoded: Encoded) -> None:
-        self._model, self._table, self._encoded = model, table, encoded
+    def __init__(
+        self, model: Model, table: Tensor, encoded: Encoded, field_of_row: npt.NDArray[np.int16] | None = None
+    ) -> None:
+        self._model, self._table, self.encoded = model, table, encoded
+        self._field_of_row = field_of_row if model.needs_fields else None
+
+    def over(self, encoded: Encoded) -> Scorer:
+        """The same model over other data."""
+        return Scorer(self._model, self._table, encoded, self._field_of_row)
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        return self._model.ready(self._table)
 
     def pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
-        return self._pairs_for(asking_of(self._encoded, users, rows), items)
+        return self.pairs_for(asking_of(self.encoded, users, rows), items)
 
     def everything(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
-        return self.everything_for(asking_of(self._encoded, users, rows), items)
+        return self.everything_for(asking_of(self.encoded, users, rows), items)
 
     def everything_for(self, asking: AttributeTable, items: Ints) -> Floats:
         if not self._model.decomposes:
-            return self._pairs_for(asking, np.broadcast_to(items, (len(asking), len(items))))
+            return self.pairs_for(asking, np.broadcast_to(items, (len(asking), len(items))))
         result = np.empty((len(asking), len(items)), np.float32)
         with self._quiet():
-            user = self._model.sides(self._table, self._attributes(asking.ids, asking.values), asking=True)
+            user = self._model.sides(self._rows, self._attributes(asking.ids, asking.values), asking=True)
             step = max(1, _NUMBERS_A_BLOCK // user.vector.shape[1])
             for start in range(0, len(items), step):
                 part = slice(start, start + step)
-                attributes = self._attributes(self._encoded.item.ids[items[part]], self._encoded.item.values[items[part]])
-                item = self._model.sides(self._table, attributes, asking=False)
+                attributes = self._attributes(self.encoded.item.ids[items[part]], self.encoded.item.values[items[part]])
+                item = self._model.sides(self._rows, attributes, asking=False)
                 scores = user.own.unsqueeze(1) + item.own.unsqueeze(0) + user.vector @ item.vector.T
                 result[:, part] = scores.cpu().numpy()
         return _finite(result)
 
-    def _pairs_for(self, asking: AttributeTable, items: Ints) -> Floats:
+    def pairs_for(self, asking: AttributeTable, items: Ints) -> Floats:
         result = np.empty(items.shape, np.float32)
         step = max(1, _PAIRS_A_BLOCK // max(items.shape[1], 1))
         with self._quiet():
             for start in range(0, len(items), step):
                 part = slice(start, start + step)
-                answering = self._attributes(self._encoded.item.ids[items[part]], self._encoded.item.values[items[part]])
-                scores = self._model.scores(self._table, self._attributes(asking.ids[part], asking.values[part]), answering)
+                answering = self._attributes(self.encoded.item.ids[items[part]], self.encoded.item.values[items[part]])
+                scores = self._model.scores(self._rows, self._attributes(asking.ids[part], asking.values[part]), answering)
                 result[part] = scores.cpu().numpy()
         return _finite(result)
 
     def _attributes(self, ids: npt.NDArray[np.int32], values: Floats) -> Attributes:
         device = self._table.device
         x = torch.from_numpy(np.array(values, dtype=np.float32))  # a copy: tables may be read-only
-        return Attributes(torch.from_numpy(ids.astype(np.int64)).to(device), x.to(device))
+        fields = None
+        if self._field_of_row is not None:
+            fields = torch.from_numpy(self._field_of_row[ids].astype(np.int64)).to(device)
+        return Attributes(torch.from_numpy(ids.astype(np.int64)).to(device), x.to(device), fields)
 
     def _quiet(self) -> torch.no_grad:
         self._model.eval()
         return torch.no_grad()
+
+
+class Renumbered:
+    """Scores of a counted model for other data: its users and items by the numbers the model knows, -1 for the unknown."""
+
+    def __init__(self, scores: Scores, users: Ints, items: Ints) -> None:
+        self._scores, self._users, self._items = scores, users, items
+
+    def pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+        known = self._items[items]
+        return np.where(known >= 0, self._scores.pairs(self._users[users], np.maximum(known, 0)), 0.0).astype(np.float32)
+
+    def everything(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+        known = self._items[items]
+        found = self._scores.everything(self._users[users], np.maximum(known, 0))
+        return np.where(known >= 0, found, 0.0).astype(np.float32)
+
+    def everything_for(self, asking: AttributeTable, items: Ints) -> Floats:
+        known = self._items[items]
+        return np.where(known >= 0, self._scores.everything_for(asking, np.maximum(known, 0)), 0.0).astype(np.float32)
 
 
 def best_items(scores: Floats, items: Ints, n: int, left_out: Sequence[Ints]) -> TopItems:

@@ -13,20 +13,22 @@ import polars as pl
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
-from gmlfm.data.encoding import Encoder
+from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.negatives import implicit_instances
-from gmlfm.data.storing import load_saved_dataset, load_split, save_dataset, save_split
+from gmlfm.data.storing import load_encoded, load_saved_dataset, load_split, save_dataset, save_encoded, save_split
 from gmlfm.errors import DataError
 from gmlfm.fitting import Fitted
-from gmlfm.models.simple import Popularity
+from gmlfm.models.base import Layout
+from gmlfm.models.registry import model_info
 from gmlfm.retrieval import Scorer, Scores
 from gmlfm.storage import new_folder
 from gmlfm.training.loop import load_weights
 from gmlfm.training.settings import Settings
 
 FORMAT = 1
-_FILES = ("run.json", "card.md", "weights.safetensors", "encoder", "data")
+_FILES = ("run.json", "card.md", "weights.safetensors", "encoder", "data", "encoded")
 
 
 def save_run(fitted: Fitted, folder: Path, metrics: dict[str, Any] | None = None) -> None:
@@ -37,6 +39,8 @@ def save_run(fitted: Fitted, folder: Path, metrics: dict[str, Any] | None = None
             fitted.encoder.save(new / "encoder")
             save_dataset(fitted.data, new / "data")
             save_split(fitted.split, new / "data")
+            if fitted.prepared:
+                save_encoded(fitted.encoded, new / "encoded")
             about = _about(fitted, metrics or {})
             (new / "run.json").write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
             (new / "card.md").write_text(_card(about), encoding="utf-8")
@@ -61,28 +65,16 @@ def load_run(folder: Path) -> tuple[Fitted, dict[str, Any]]:
     settings = Settings.make(about["model"], about["task"], given, None)
     data, split = load_saved_dataset(model_folder / "data"), load_split(model_folder / "data")
     encoder = Encoder.load(model_folder / "encoder")
-    encoded = encoder.encode(data)
+    prepared = (model_folder / "encoded").is_dir()
+    encoded = load_encoded(model_folder / "encoded") if prepared else encoder.encode(data)
     try:
         weights = load_file(model_folder / "weights.safetensors")
     except (OSError, SafetensorError) as error:
         raise DataError(f"{model_folder / 'weights.safetensors'} is missing or damaged ({error}).") from error
-    scores: Scores
-    if "counts" in weights:
-        popularity = Popularity(np.empty(0, np.int32), len(data.items))
-        popularity.counts = weights["counts"].numpy()
-        scores = popularity
-    else:
-        model = settings.build()
-        table = torch.empty_like(weights["table"])
-        if tuple(table.shape) != (encoder.n_rows, model.row_width):
-            raise DataError(
-                f"{folder}: the weights have the shape {tuple(table.shape)}, expected {(encoder.n_rows, model.row_width)}."
-            )
-        try:
-            load_weights(model, table, weights)
-        except RuntimeError as error:
-            raise DataError(f"{folder}: the weights do not fit the model ({str(error).splitlines()[0]}).") from error
-        scores = Scorer(model, table, encoded)
+    try:
+        scores = _scores(settings, weights, Layout(encoder.fields), encoded)
+    except (RuntimeError, KeyError, ValueError) as error:
+        raise DataError(f"{folder}: the weights do not fit the model ({str(error).splitlines()[0]}).") from error
     instances = (
         implicit_instances(data, settings.batches.n_negatives or 2, int(split.options["seed"]))
         if settings.task == "implicit"
@@ -102,8 +94,22 @@ def load_run(folder: Path) -> tuple[Fitted, dict[str, Any]]:
         validation_protocol=about["validation_protocol"],
         limits=(about["limits"][0], about["limits"][1]),
         instances=instances,
+        prepared=prepared,
     )
     return fitted, about
+
+
+def _scores(settings: Settings, weights: dict[str, Tensor], layout: Layout, encoded: Encoded) -> Scores:
+    if model_info(settings.model).make is None:
+        counted = settings.count()
+        counted.load(weights)
+        return counted
+    model = settings.build(layout)
+    table = torch.empty_like(weights["table"])
+    if tuple(table.shape) != (layout.n_rows, model.row_width):
+        raise ValueError(f"their shape is {tuple(table.shape)}, expected {(layout.n_rows, model.row_width)}")
+    load_weights(model, table, weights)
+    return Scorer(model, table, encoded, layout.field_of_row())
 
 
 def _about(fitted: Fitted, metrics: dict[str, Any]) -> dict[str, Any]:

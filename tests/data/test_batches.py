@@ -7,7 +7,7 @@ import pytest
 
 from gmlfm import Encoder, Schema, load_dataset, make_split
 from gmlfm.data.batches import Batch, BatchOptions, IdRows, RankingBatches, ShardBatches
-from gmlfm.data.negatives import training_sampler
+from gmlfm.data.negatives import TrainingNegatives, training_sampler
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.sources.bazaar import Market, write_bazaar
 from gmlfm.data.sources.preparing import prepare
@@ -78,7 +78,8 @@ def test_training_reads_shards_as_it_reads_memory(prepared: PreparedData, market
     encoder = Encoder.fit(data, split.train)
     users, items = data.user_numbers[split.train], data.item_numbers[split.train]
     known = IdRows.of(encoder, items, len(data.items))
-    memory = RankingBatches(users, items, split.train, encoder.encode(data), known, training_sampler(data, split), options)
+    negatives = TrainingNegatives(training_sampler(data, split), users, options.n_negatives)
+    memory = RankingBatches(users, items, split.train, encoder.encode(data), known, negatives, options)
     losses = []
     for batches, n_rows in ((memory, encoder.n_rows), (ShardBatches(prepared, options), prepared.n_rows)):
         trainer = Trainer(Settings.make("gml-fm", "topn", {"k": 8}).build(), n_rows, training)

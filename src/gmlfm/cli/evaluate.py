@@ -43,14 +43,18 @@ def run(options: argparse.Namespace) -> None:
         "candidates_hash": found.candidates_hash,
     }
     if options.json:
-        print(json.dumps({**about, **found.metrics}))
+        print(json.dumps({**about, **found.metrics, **({"groups": found.groups} if found.groups else {})}))
         return
     published = recommender.about.get("preset") == "paper"
     title = f"{fitted.settings.model} on {fitted.data.name}, {found.protocol}, {options.part}, {fitted.regime}"
     table = Table(title=title + (", TRAINED AS PUBLISHED" if published else ""), title_justify="left", header_style="bold")
-    for name in found.metrics:
+    for name in (*(("group", "rows") if found.groups else ()), *found.metrics):
         table.add_column(name, justify="right")
-    table.add_row(*(f"{value:.4f}" for value in found.metrics.values()))
+    whole = [f"{value:.4f}" for value in found.metrics.values()]
+    table.add_row(*(("all", f"{sum(one['rows'] for one in found.groups.values()):,.0f}") if found.groups else ()), *whole)
+    for group, means in found.groups.items():
+        shown = [f"{means[name]:.4f}" if name in means else "-" for name in found.metrics]
+        table.add_row(group, f"{means['rows']:,.0f}", *shown)
     console = Console()
     console.print(table)
     if published or found.protocol == "paper":

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gmlfm.cli.data import add_data_options
 from gmlfm.cli.main import shared_options
+from gmlfm.data.prepared import PreparedData
 from gmlfm.data.sources import load_dataset
 from gmlfm.data.splits import SPLITS
 from gmlfm.errors import OptionError
@@ -28,7 +29,9 @@ def add_to(commands: Any) -> None:
         description="Split, encode, train with early stopping on validation, and save. Stopped in the middle, --resume goes on "
         "from the last epoch to the same weights.",
     )
-    parser.add_argument("data", metavar="DATA", help="a name, a folder with a dataset.toml, or the path of a .toml")
+    parser.add_argument(
+        "data", metavar="DATA", help="a name, a folder with a dataset.toml or a prepared one, or the path of a .toml"
+    )
     parser.add_argument("--model", default="gml-fm", metavar="NAME", help="see gmlfm models (default: gml-fm)")
     parser.add_argument("--out", required=True, metavar="RUN", help="the run folder to write")
     parser.add_argument("--task", default="topn", metavar="TASK", help="topn, rating or implicit (default: topn)")
@@ -75,7 +78,12 @@ def run(options: argparse.Namespace) -> None:
     from gmlfm.recommender import Recommender
 
     recommender = Recommender(options.model, options.task, preset=options.preset, device=options.device, **settings_of(options))
-    data = load_dataset(options.data, data_root=options.data_root, strict=options.strict)
+    prepared = (Path(options.data) / "prepared.json").is_file()
+    data = (
+        PreparedData(options.data)
+        if prepared
+        else load_dataset(options.data, data_root=options.data_root, strict=options.strict)
+    )
     refit: bool | str = options.refit == "yes" or (options.refit or False)
     console = Console(stderr=options.json)
     with TrainingBar(console) as bar:
@@ -85,7 +93,7 @@ def run(options: argparse.Namespace) -> None:
         console.print(f"[cyan]note[/] {note}", soft_wrap=True)
     if options.json:
         told = {"run": options.out, "best_epoch": fitted.best_epoch, "validation": fitted.validation}
-        print(json.dumps({**told, "data_hash": data.content_hash, "split_hash": fitted.split.hash}))
+        print(json.dumps({**told, "data_hash": fitted.data.content_hash, "split_hash": fitted.split.hash}))
         return
     found = ", ".join(f"{name} {value:.4f}" for name, value in fitted.validation.items())
     console.print(f"Best epoch {fitted.best_epoch}" + (f": validation {found}" if found else "") + f" ({fitted.regime}).")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,11 +12,12 @@ import numpy.typing as npt
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.dataset import Rows
 from gmlfm.data.encoding import Encoded, Encoder
-from gmlfm.data.negatives import NegativeSampler
-from gmlfm.data.prepared import PreparedData
+from gmlfm.data.negatives import NegativeSampler, TrainingNegatives
+from gmlfm.data.prepared import PreparedData, Shard
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
+_LARGEST_BATCH, _SMALLEST_BATCH, _STEPS_AN_EPOCH = 4096, 64, 40
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,19 @@ class Batches(Protocol):
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """batch_size counts instances; hide is the share of ids hidden behind the unknown row, which trains that row."""
+    """batch_size counts instances; hide is the share of ids hidden behind the unknown row, which trains that row.
 
-    batch_size: int = 4096
+    Without a batch_size it is 4096, and less for small data, so that an epoch has some forty steps or more.
+    """
+
+    batch_size: int | None = None
     n_negatives: int = 4
     hide: float = 0.05
     seed: int = 0
     fresh: bool = True
+
+    def size(self, n_instances: int) -> int:
+        return self.batch_size or min(_LARGEST_BATCH, max(_SMALLEST_BATCH, n_instances // _STEPS_AN_EPOCH))
 
 
 @dataclass(frozen=True)
@@ -85,12 +92,12 @@ class RankingBatches:
         rows: Rows,
         encoded: Encoded,
         ids: IdRows,
-        sampler: NegativeSampler,
+        negatives: TrainingNegatives,
         options: BatchOptions,
         weights: Floats | None = None,
     ) -> None:
         self._users, self._items, self._rows, self._encoded, self._ids = users, items, rows, encoded, ids
-        self._sampler, self._options, self._weights = sampler, options, weights
+        self._negatives, self._options, self._weights = negatives, options, weights
 
     @property
     def n_instances(self) -> int:
@@ -99,10 +106,9 @@ class RankingBatches:
     def epoch(self, number: int) -> Iterator[Batch]:
         options = self._options
         rng = np.random.default_rng([options.seed, 10, number])
-        drawing = np.random.default_rng([options.seed, 11, number if options.fresh else 0])
-        negatives = self._sampler.draw(self._users, options.n_negatives, drawing)
+        negatives = self._negatives.of_epoch(number)
         order = rng.permutation(len(self._users))
-        size = max(1, options.batch_size // (1 + options.n_negatives))
+        size = max(1, options.size(self.n_instances) // (1 + options.n_negatives))
         labels = np.full((size, 1 + options.n_negatives), -1.0, np.float32)
         labels[:, 0] = 1.0
         for start in range(0, len(order), size):
@@ -125,10 +131,9 @@ class LabelledBatches:
         encoded: Encoded,
         ids: IdRows,
         options: BatchOptions,
-        weights: Floats | None = None,
     ) -> None:
         self._users, self._items, self._labels, self._rows = users, items, labels, rows
-        self._encoded, self._ids, self._options, self._weights = encoded, ids, options, weights
+        self._encoded, self._ids, self._options = encoded, ids, options
 
     @property
     def n_instances(self) -> int:
@@ -137,67 +142,68 @@ class LabelledBatches:
     def epoch(self, number: int) -> Iterator[Batch]:
         rng = np.random.default_rng([self._options.seed, 10, number])
         order = rng.permutation(len(self._users))
-        for start in range(0, len(order), self._options.batch_size):
-            chosen = order[start : start + self._options.batch_size]
+        size = self._options.size(self.n_instances)
+        for start in range(0, len(order), size):
+            chosen = order[start : start + size]
             asking = asking_of(self._encoded, self._users[chosen], self._rows[chosen])
-            weights = None if self._weights is None else self._weights[chosen]
             labels = self._labels[chosen, None]
             yield make_batch(
-                asking, self._encoded.item, self._items[chosen, None], labels, weights, self._ids, self._options.hide, rng
+                asking, self._encoded.item, self._items[chosen, None], labels, None, self._ids, self._options.hide, rng
             )
 
 
 class ShardBatches:
-    """For top-n from a prepared folder: shard after shard in a seeded order, each held in memory alone."""
+    """From a prepared folder, for top-n or rating: shard after shard in a seeded order, each held in memory alone."""
 
     def __init__(
-        self, data: PreparedData, options: BatchOptions, parts: tuple[int, ...] = (0,), rank: int = 0, of: int = 1
+        self,
+        data: PreparedData,
+        options: BatchOptions,
+        parts: tuple[int, ...] = (0,),
+        rank: int = 0,
+        of: int = 1,
+        task: str = "topn",
     ) -> None:
-        self._data, self._options, self._parts = data, options, parts
+        self._data, self._parts, self._ranks = data, parts, task == "topn"
         self._numbers = list(range(rank, data.n_shards, of))
         first = {field.part: field for field in reversed(data.info.fields) if field.kind == "id"}
         trained = np.zeros(data.info.n_items, bool)
-        self._n_positives = 0
+        n_rows = 0
         for number in self._numbers:
             shard = data.shard(number)
-            kept = self._positives(shard.parts, shard.columns["positive"].to_numpy())
+            kept = self._kept(shard)
             trained[shard.items[kept]] = True
-            self._n_positives += len(kept)
+            n_rows += len(kept)
+        self.n_instances = n_rows * (1 + options.n_negatives if self._ranks else 1)
+        # One size for all shards, however few rows one of them has.
+        self._options = replace(options, batch_size=options.size(self.n_instances))
         self._ids = IdRows(first["user"].unknown_row, first["item"].unknown_row, data.n_rows, trained)
         self._candidates = np.arange(data.info.n_items, dtype=np.int32)
 
-    @property
-    def n_instances(self) -> int:
-        return self._n_positives * (1 + self._options.n_negatives)
-
-    def _positives(self, parts: npt.NDArray[np.int8], positive: npt.NDArray[np.bool_]) -> Rows:
-        return np.flatnonzero(np.isin(parts, self._parts) & positive)
+    def _kept(self, shard: Shard) -> Rows:
+        wanted = shard.columns["positive"] if self._ranks else shard.columns["label"].is_not_null()
+        return np.flatnonzero(np.isin(shard.parts, self._parts) & wanted.to_numpy())
 
     def epoch(self, number: int) -> Iterator[Batch]:
         rng = np.random.default_rng([self._options.seed, 12, number])
         for at in rng.permutation(len(self._numbers)):
             shard = self._data.shard(self._numbers[at])
-            kept = self._positives(shard.parts, shard.columns["positive"].to_numpy())
-            # Users are numbered through all shards; a sampler for this shard alone counts from its first user.
-            first, last = int(shard.users.min()), int(shard.users.max())
-            local = (shard.users[kept] - first).astype(np.int32)
-            sampler = NegativeSampler(local, shard.items[kept], last - first + 1, self._candidates)
-            encoded = Encoded(self._data.users, shard.context, self._data.items)
-            weights = shard.columns["weight"].to_numpy()[kept].astype(np.float32) if "weight" in shard.columns.columns else None
-            batches = RankingBatches(
-                shard.users[kept], shard.items[kept], kept, encoded, self._ids, _Shifted(sampler, first), self._options, weights
-            )
-            yield from batches.epoch(number * self._data.n_shards + int(at))
+            yield from self._of(shard).epoch(number * self._data.n_shards + int(at))
 
-
-class _Shifted(NegativeSampler):
-    """A shard's sampler asked with the users' numbers in the whole data."""
-
-    def __init__(self, sampler: NegativeSampler, first: int) -> None:
-        self._inner, self._shift = sampler, first
-
-    def draw(self, users: Ints, n: int, rng: np.random.Generator) -> Ints:
-        return self._inner.draw((users - self._shift).astype(np.int32), n, rng)
+    def _of(self, shard: Shard) -> Batches:
+        kept, options = self._kept(shard), self._options
+        users, items = shard.users[kept], shard.items[kept]
+        encoded = Encoded(self._data.users, shard.context, self._data.items)
+        if not self._ranks:
+            labels = shard.columns["label"].to_numpy()[kept].astype(np.float32)
+            return LabelledBatches(users, items, labels, kept, encoded, self._ids, options)
+        weighted = "weight" in shard.columns.columns
+        weights = shard.columns["weight"].to_numpy()[kept].astype(np.float32) if weighted else None
+        # Users are numbered through all shards; a sampler for this shard alone counts from its first user.
+        local = (users - shard.users.min()).astype(np.int32)
+        sampler = NegativeSampler(local, items, int(np.ptp(shard.users)) + 1, self._candidates)
+        negatives = TrainingNegatives(sampler, local, options.n_negatives, options.seed, options.fresh)
+        return RankingBatches(users, items, kept, encoded, self._ids, negatives, options, weights)
 
 
 def asking_of(encoded: Encoded, users: npt.NDArray[np.integer[Any]], rows: Rows | None) -> AttributeTable:

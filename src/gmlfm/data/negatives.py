@@ -160,19 +160,33 @@ class TrainingNegatives:
     fresh: bool = True
 
     def of_epoch(self, epoch: int) -> Items:
-        rng = np.random.default_rng([self.seed, 1, epoch if self.fresh else 0])
+        rng = np.random.default_rng([self.seed, 11, epoch if self.fresh else 0])
         return self.sampler.draw(self.users, self.n, rng)
 
 
+@dataclass(frozen=True)
+class Pairs:
+    """(user, item) numbers."""
+
+    users: npt.NDArray[np.int32]
+    items: Items
+
+    @classmethod
+    def positives(cls, data: Dataset, more: Pairs | None = None) -> Pairs:
+        """The positives of all parts, and more that are known from elsewhere."""
+        users, items = data.user_numbers[data.positive_rows], data.item_numbers[data.positive_rows]
+        if more is None:
+            return cls(users, items)
+        return cls(np.concatenate([users, more.users]), np.concatenate([items, more.items]))
+
+
 def evaluation_candidates(
-    data: Dataset, rows: Rows, n: int = 99, seed: int = 0, candidates: Items | None = None
+    data: Dataset, rows: Rows, n: int = 99, seed: int = 0, candidates: Items | None = None, more: Pairs | None = None
 ) -> tuple[Items, str]:
     """For each tested row n distinct items that are none of the user's positives in any part, and the lists' hash."""
-    positives = data.positive_rows
+    had = Pairs.positives(data, more)
     allowed = data.seen_items if candidates is None else candidates
-    sampler = NegativeSampler(
-        data.user_numbers[positives], data.item_numbers[positives], len(data.users), allowed, None, data.users.ids
-    )
+    sampler = NegativeSampler(had.users, had.items, len(data.users), allowed, None, data.users.ids)
     drawn = sampler.draw_distinct(data.user_numbers[rows], n, np.random.default_rng([seed, 2]))
     return drawn, hashlib.sha256(rows.astype("<i8").tobytes() + drawn.astype("<i4").tobytes()).hexdigest()[:16]
 

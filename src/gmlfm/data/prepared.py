@@ -97,6 +97,11 @@ class PreparedData:
     def items(self) -> AttributeTable:
         return self._side("items", "item", self.info.items)
 
+    @cached_property
+    def values(self) -> pl.DataFrame:
+        """field, value: the texts of value rows, but for ids."""
+        return _parquet(self.folder / "values.parquet")
+
     def shards(self, rank: int = 0, of: int = 1) -> Iterator[Shard]:
         """Every shard, or those of one of several readers: shard s belongs to reader s mod `of`."""
         for number in range(rank, self.n_shards, of):

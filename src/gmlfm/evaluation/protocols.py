@@ -7,13 +7,14 @@ paper     the same 99, but ties count as hits, as in the released code: for comp
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from gmlfm.data.dataset import Dataset, Rows
-from gmlfm.data.negatives import evaluation_candidates
+from gmlfm.data.negatives import Pairs, evaluation_candidates
 from gmlfm.errors import DataError, OptionError, did_you_mean
 from gmlfm.evaluation.metrics import Places, auc, coverage, log_loss, mae, novelty, places, ranking_metrics, rmse
 from gmlfm.retrieval import Scores, best_items
@@ -33,6 +34,19 @@ class Evaluation:
     queries: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     rows: Rows = field(default_factory=lambda: np.empty(0, np.int64))
     candidates_hash: str = ""
+    groups: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def by_group(self, names: Sequence[str], group_of: npt.NDArray[np.int8]) -> Evaluation:
+        """With the means of each group of queries (newcomers apart from the known), and how many they are."""
+        found = {}
+        for at, name in enumerate(names):
+            inside = group_of == at
+            if inside.any():
+                means = {key: float(values[inside].mean()) for key, values in self.queries.items()}
+                if "squared_error" in means:
+                    means["rmse"] = means.pop("squared_error") ** 0.5
+                found[name] = {"rows": float(inside.sum()), **means}
+        return replace(self, groups=found)
 
 
 def evaluate_ranking(
@@ -44,15 +58,16 @@ def evaluate_ranking(
     seed: int = 0,
     n: int = 10,
     candidates: Ints | None = None,
+    more: Pairs | None = None,
 ) -> Evaluation:
-    """Rank the target of each tested row among its candidates."""
+    """Rank the target of each tested row among its candidates. more: positives that other data know of these users."""
     if protocol not in PROTOCOLS:
         raise OptionError(f"protocol is '{protocol}'{did_you_mean(protocol, PROTOCOLS)}")
     if len(rows) == 0:
         raise DataError("there are no rows to test; the split kept none, or every user has too few.")
     if protocol == "full":
-        return _full(scores, data, rows, n, data.seen_items if candidates is None else candidates)
-    drawn, name = evaluation_candidates(data, rows, N_SAMPLED, seed, candidates)
+        return _full(scores, data, rows, n, data.seen_items if candidates is None else candidates, more)
+    drawn, name = evaluation_candidates(data, rows, N_SAMPLED, seed, candidates, more)
     listed = np.concatenate([data.item_numbers[rows][:, None], drawn], axis=1)
     found = scores.pairs(data.user_numbers[rows], listed, rows)
     where = places(found[:, 0], found[:, 1:])
@@ -62,9 +77,9 @@ def evaluate_ranking(
     return Evaluation(protocol, _means(queries), queries, rows, name)
 
 
-def _full(scores: Scores, data: Dataset, rows: Rows, n: int, candidates: Ints) -> Evaluation:
+def _full(scores: Scores, data: Dataset, rows: Rows, n: int, candidates: Ints, more: Pairs | None) -> Evaluation:
     users, targets = data.user_numbers[rows], data.item_numbers[rows]
-    positives = PositivesByUser(data)
+    positives = PositivesByUser(data, more)
     better, tied = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
     best = np.full((len(rows), min(n, len(candidates))), -1, np.int32)
     place = np.full(len(data.items), -1)
@@ -93,11 +108,11 @@ def _full(scores: Scores, data: Dataset, rows: Rows, n: int, candidates: Ints) -
 class PositivesByUser:
     """The items of a user's positives, in any part."""
 
-    def __init__(self, data: Dataset) -> None:
-        rows = data.positive_rows
-        order = np.argsort(data.user_numbers[rows], kind="stable")
-        self._items = data.item_numbers[rows][order]
-        self._starts = np.searchsorted(data.user_numbers[rows][order], np.arange(len(data.users) + 1))
+    def __init__(self, data: Dataset, more: Pairs | None = None) -> None:
+        had = Pairs.positives(data, more)
+        order = np.argsort(had.users, kind="stable")
+        self._items = had.items[order]
+        self._starts = np.searchsorted(had.users[order], np.arange(len(data.users) + 1))
 
     def __call__(self, user: int) -> Ints:
         return self._items[self._starts[user] : self._starts[user + 1]]

@@ -1,24 +1,39 @@
 """What every model answers.
 
-A model's parameters are of two kinds: a table with a row for each attribute, which the trainer owns, of which a model only
-ever sees the distinct rows of a batch; and the dense parameters, which are the module's own.
+A gradient model's parameters are of two kinds: a table with a row for each attribute, which the trainer owns, of which a
+model only ever sees the distinct rows of a batch; and the dense parameters, which are the module's own. A counted model is
+fitted at once from the training positives.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+
+from gmlfm.data.attributes import AttributeTable, FieldCode
+from gmlfm.data.dataset import Rows
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
 class Attributes:
-    """Attributes of some users or items as places in the rows at hand: ids (..., F) int64, x (..., F)."""
+    """Attributes of some users or items as places in the rows at hand: ids (..., F) int64, x (..., F).
+
+    fields (..., F) int64 numbers the field of each, for the models that ask for it (`needs_fields`); padding has any.
+    """
 
     ids: Tensor
     x: Tensor
+    fields: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -29,10 +44,36 @@ class SideScores:
     vector: Tensor
 
 
+@dataclass(frozen=True)
+class Layout:
+    """How the table's rows are laid out: the fields' blocks, one after another behind the padding row."""
+
+    fields: tuple[FieldCode, ...]
+
+    @property
+    def n_rows(self) -> int:
+        return self.fields[-1].end
+
+    def numbered(self, side: Literal["asking", "answering"]) -> list[int]:
+        """The field numbers of a side: users with context, or items."""
+        return [at for at, one in enumerate(self.fields) if (one.part == "item") == (side == "answering")]
+
+    def id_field(self, part: Literal["user", "item"]) -> FieldCode:
+        return next(one for one in self.fields if one.part == part and one.kind == "id")
+
+    def field_of_row(self) -> npt.NDArray[np.int16]:
+        """The field number of every row, and of the frozen unknown item, which is numbered after them all."""
+        sizes = [self.fields[0].offset, *(one.end - one.offset for one in self.fields)]
+        found = np.repeat(np.array([0, *range(len(self.fields))], np.int16), sizes)
+        return np.append(found, np.int16(self.fields.index(self.id_field("item"))))
+
+
 class Model(nn.Module, ABC):
     """Scores of (user with context, item) pairs; higher is better."""
 
-    decomposes: bool = False
+    decomposes: bool = False  # `sides` is there
+    needs_fields: bool = False  # Attributes carry their fields' numbers
+    whole_table: bool = False  # a step sees every row, not the distinct ones of its batch
 
     @property
     @abstractmethod
@@ -43,10 +84,64 @@ class Model(nn.Module, ABC):
     def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
         """(n, row_width) at the start of training."""
 
+    def see(self, user_rows: Rows, item_rows: Rows) -> None:
+        """Before training: the id rows of the training positives, for a model that knows them (a graph)."""
+
+    def ready(self, rows: Tensor) -> Tensor:
+        """What is computed once for each row before any score: (U, row_width) -> (U, anything)."""
+        return rows
+
     @abstractmethod
     def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
-        """rows: (U, row_width); asking: users with context, (B, F); answering: items, (B, G, F'). Returns (B, G)."""
+        """rows: as `ready` gave them; asking: users with context, (B, F); answering: items, (B, G, F'). Returns (B, G)."""
 
     def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
         """One side precomputed, where the score decomposes: own (N,), vector (N, D); the global bias is the user's."""
         raise NotImplementedError(f"{type(self).__name__} does not decompose")  # pragma: no cover - guarded by decomposes
+
+    def penalty(self, rows: Tensor) -> Tensor | None:
+        """What the objective adds for the rows at hand and the dense parameters, if anything."""
+        return None
+
+
+@dataclass(frozen=True)
+class Positives:
+    """The training positives as entity numbers, and their weights where the data have some."""
+
+    users: Ints
+    items: Ints
+    n_users: int
+    n_items: int
+    weights: Floats | None = None
+
+
+class Counted(ABC):
+    """A model without gradients. It answers what retrieval asks; a user of number -1 is one without a history."""
+
+    @abstractmethod
+    def fit(self, positives: Positives) -> None: ...
+
+    @abstractmethod
+    def everything(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+        """(N, len(items)) scores."""
+
+    def pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+        """users (N,), items (N, G) -> (N, G)."""
+        result = np.empty(items.shape, np.float32)
+        for at in range(0, len(users), 256):
+            part = slice(at, at + 256)
+            listed = np.unique(items[part])
+            found = self.everything(users[part], listed.astype(np.int32))
+            result[part] = np.take_along_axis(found, np.searchsorted(listed, items[part]), axis=1)
+        return result
+
+    def everything_for(self, asking: AttributeTable, items: Ints) -> Floats:
+        """Somebody known by attributes alone is somebody without a history."""
+        return self.everything(np.full(len(asking), -1, np.int32), items)
+
+    @abstractmethod
+    def weights(self) -> dict[str, Tensor]:
+        """Everything that scoring needs, to be saved."""
+
+    @abstractmethod
+    def load(self, weights: Mapping[str, Tensor]) -> None: ...

@@ -68,9 +68,13 @@ class GMLFM(Model):
     def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
         return torch.empty(n, self.row_width).normal_(0.0, self.v_scale, generator=generator)
 
+    def ready(self, rows: Tensor) -> Tensor:
+        """(w, v, z): the transform runs once a row."""
+        return torch.cat([rows, self.transform(rows[:, 1:])], dim=1)
+
     def forward(self, rows: Tensor, attributes: Attributes) -> Tensor:
         """Whole rows: attributes (..., F) -> (...)."""
-        w, v, z = self._features(rows)
+        w, v, z = self._features(self.ready(rows))
         return self.bias + self._linear(w, attributes) + self._within(v, z, attributes)
 
     def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
@@ -93,9 +97,8 @@ class GMLFM(Model):
         return SideScores(own + self.bias if asking else own, vector)
 
     def _features(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Linear weights, factors and transformed factors of the distinct rows."""
-        v = rows[:, 1:]
-        return rows[:, :1], v, self.transform(v)
+        """Linear weights, factors and transformed factors."""
+        return rows[:, :1], rows[:, 1 : 1 + self.k], rows[:, 1 + self.k :]
 
     def _linear(self, w: Tensor, attributes: Attributes) -> Tensor:
         return (_take(w, attributes).squeeze(-1) * attributes.x).sum(-1)

@@ -8,23 +8,38 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gmlfm.errors import OptionError, did_you_mean
-from gmlfm.models.base import Model
+from gmlfm.models.base import Counted, Model
 from gmlfm.models.gmlfm import GMLFM
+from gmlfm.models.simple import Popularity
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """`make` builds a gradient model from options; None marks one that is counted instead of trained."""
+    """`make` builds a gradient model, `count` one that is fitted at once; one of the two is there.
+
+    options: its settings where they differ from the defaults, of the model, the training or the batches.
+    """
 
     about: str
     equation: str
     tasks: tuple[str, ...]
     uses_attributes: bool
     make: Callable[..., Model] | None = None
+    count: Callable[..., Counted] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def factory(self) -> Callable[..., Any]:
+        found = self.make or self.count
+        assert found is not None
+        return found
+
+    @property
+    def needs_layout(self) -> bool:
+        return "layout" in inspect.signature(self.factory).parameters
+
     def option_names(self) -> list[str]:
-        return list(inspect.signature(self.make).parameters) if self.make else []
+        return [name for name in inspect.signature(self.factory).parameters if name != "layout"]
 
 
 _ALL_TASKS = ("topn", "rating", "implicit")
@@ -36,10 +51,10 @@ MODELS: dict[str, ModelInfo] = {
         _ALL_TASKS,
         True,
         GMLFM,
-        {"transform": "dnn", "unit": True, "start": "orthogonal", "h_start": "half"},
+        options={"transform": "dnn", "unit": True, "start": "orthogonal", "h_start": "half"},
     ),
     "gml-fm-dnn": ModelInfo(
-        "the paper's DNN distance, exactly as printed", "models/gmlfm.py", _ALL_TASKS, True, GMLFM, {"transform": "dnn"}
+        "the paper's DNN distance, exactly as printed", "models/gmlfm.py", _ALL_TASKS, True, GMLFM, options={"transform": "dnn"}
     ),
     "gml-fm-md": ModelInfo(
         "the paper's Mahalanobis distance, exactly as printed",
@@ -47,9 +62,9 @@ MODELS: dict[str, ModelInfo] = {
         _ALL_TASKS,
         True,
         GMLFM,
-        {"transform": "mahalanobis"},
+        options={"transform": "mahalanobis"},
     ),
-    "popularity": ModelInfo("how often an item was chosen in training", "models/simple.py", ("topn",), False),
+    "popularity": ModelInfo("how often an item was chosen in training", "models/simple.py", ("topn",), False, count=Popularity),
 }
 
 

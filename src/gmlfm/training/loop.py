@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -15,7 +16,7 @@ from gmlfm.data.batches import Batch, Batches
 from gmlfm.errors import GmlfmError, OptionError, did_you_mean
 from gmlfm.models.base import Attributes, Model
 from gmlfm.training.objectives import GROUPED, OBJECTIVES
-from gmlfm.training.rows import DENSE_OPTIMISERS, Distinct, row_optimiser
+from gmlfm.training.rows import DENSE_OPTIMISERS, Distinct, Everything, row_optimiser
 
 Validate = Callable[[Model, Tensor], Mapping[str, float]]
 
@@ -77,7 +78,14 @@ class Observer(Protocol):
 class Trainer:
     """Holds a model, its table and their optimisers; everything a checkpoint needs is in `state` and `load_state`."""
 
-    def __init__(self, model: Model, n_rows: int, options: TrainingOptions, device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        model: Model,
+        n_rows: int,
+        options: TrainingOptions,
+        device: torch.device | str = "cpu",
+        field_of_row: npt.NDArray[np.int16] | None = None,
+    ) -> None:
         self.model, self.options = model.to(device), options
         self.device = torch.device(device)
         table = model.initial_rows(n_rows, torch.Generator().manual_seed(options.seed))
@@ -85,7 +93,8 @@ class Trainer:
         self.table = table.to(device)
         self.rows = row_optimiser(options.optimiser, self.table, options.lr, options.weight_decay)
         self.dense = DENSE_OPTIMISERS[options.optimiser](model.parameters(), lr=options.lr)
-        self._distinct = Distinct(n_rows + 1)  # one more for the frozen unknown row
+        self._distinct = Everything(n_rows + 1) if model.whole_table else Distinct(n_rows + 1)  # and the frozen unknown row
+        self._field_of_row = field_of_row if model.needs_fields else None
         self.epoch = 0
         self.best_value = float("-inf")
         self.best_epoch = 0
@@ -146,11 +155,20 @@ class Trainer:
         values = self.table[sources]
         leaf = values.clone().requires_grad_()
         inside = torch.from_numpy(places.astype(np.int64)).to(self.device)
-        asking = Attributes(inside[:n_asking].view(batch.asking_ids.shape), self._tensor(batch.asking_x))
-        answering = Attributes(inside[n_asking:].view(batch.answering_ids.shape), self._tensor(batch.answering_x))
-        scores = self.model.scores(leaf, asking, answering)
+        asking = Attributes(
+            inside[:n_asking].view(batch.asking_ids.shape), self._tensor(batch.asking_x), self._fields(batch.asking_ids)
+        )
+        answering = Attributes(
+            inside[n_asking:].view(batch.answering_ids.shape),
+            self._tensor(batch.answering_x),
+            self._fields(batch.answering_ids),
+        )
+        scores = self.model.scores(self.model.ready(leaf), asking, answering)
         weights = None if batch.weights is None else self._tensor(batch.weights)
         loss = OBJECTIVES[self.options.loss](scores, self._tensor(batch.labels), weights)
+        penalty = self.model.penalty(leaf)
+        if penalty is not None:
+            loss = loss + penalty
         self.dense.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         gradient = leaf.grad
@@ -198,6 +216,9 @@ class Trainer:
             held["state"].setdefault(int(at), {})[name] = one
         self.dense.load_state_dict(held)
         self.epoch, self.best_value, self.best_epoch = numbers["epoch"], numbers["best_value"], numbers["best_epoch"]
+
+    def _fields(self, ids: npt.NDArray[np.int32]) -> Tensor | None:
+        return None if self._field_of_row is None else self._tensor(self._field_of_row[ids].astype(np.int64))
 
     def _tensor(self, values: np.ndarray[Any, Any]) -> Tensor:
         return torch.from_numpy(np.array(values)).to(self.device)

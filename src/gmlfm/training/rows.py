@@ -28,6 +28,16 @@ class Distinct:
         return distinct, self._place[ids]
 
 
+class Everything:
+    """Instead of the distinct rows: all of them, each at its own place, for a model that needs the whole table."""
+
+    def __init__(self, n_rows: int) -> None:
+        self._all = np.arange(n_rows, dtype=np.int32)
+
+    def __call__(self, ids: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        return self._all, ids
+
+
 class RowOptimiser(ABC):
     """Updates the given rows of a table from their gradients. Weight decay is decoupled and reaches only these rows."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gmlfm.data.batches import BatchOptions
 from gmlfm.errors import OptionError, did_you_mean
-from gmlfm.models.base import Model
+from gmlfm.models.base import Counted, Layout, Model
 from gmlfm.models.registry import ModelInfo, model_info
 from gmlfm.training.loop import TrainingOptions
 
@@ -40,7 +40,8 @@ class Settings:
             raise OptionError(f"the model '{model}' cannot do the task '{task}'; it does {', '.join(info.tasks)}.")
         if preset is not None and preset not in PRESETS:
             raise OptionError(f"preset is '{preset}'{did_you_mean(preset, PRESETS)}")
-        wanted = {**(PRESETS[preset] if preset else {}), **{_ALIASES.get(name, name): value for name, value in given.items()}}
+        chosen = {_ALIASES.get(name, name): value for name, value in given.items()}
+        wanted = {**info.options, **(PRESETS[preset] if preset else {}), **chosen}
         training_names = {one.name for one in fields(TrainingOptions)}
         batch_names = {one.name for one in fields(BatchOptions)}
         model_names = set(info.option_names())
@@ -58,7 +59,7 @@ class Settings:
         settings = cls(
             model,
             task,
-            {**info.options, **split["model"]},
+            split["model"],
             replace(TrainingOptions(), **split["training"]),
             replace(BatchOptions(), **split["batches"]),
             preset,
@@ -69,11 +70,10 @@ class Settings:
     def _check(self) -> None:
         n_negatives = self.batches.n_negatives if self.task == "topn" else 0
         self.training.check(n_negatives)
-        if self.batches.batch_size < 1 or self.batches.n_negatives < 0:
-            raise OptionError(
-                f"batch_size is {self.batches.batch_size} and negatives {self.batches.n_negatives}; "
-                "expected 1 or more, and 0 or more."
-            )
+        if self.batches.batch_size is not None and self.batches.batch_size < 1:
+            raise OptionError(f"batch_size is {self.batches.batch_size}; expected 1 or more, or auto.")
+        if self.batches.n_negatives < 0:
+            raise OptionError(f"negatives is {self.batches.n_negatives}; expected 0 or more.")
         if not 0 <= self.batches.hide < 1:
             raise OptionError(f"hide is {self.batches.hide}; expected a share of at least 0 and below 1.")
         if self.training.seed < 0:
@@ -81,14 +81,20 @@ class Settings:
         if self.task == "topn" and self.batches.n_negatives == 0:
             raise OptionError("top-n needs something to rank a positive above; set negatives to 1 or more.")
 
-    def build(self) -> Model:
+    def build(self, layout: Layout | None = None) -> Model:
         """The model itself, its dense parameters drawn from the seed."""
         import torch
 
-        make = model_info(self.model).make
-        assert make is not None
+        info = model_info(self.model)
+        assert info.make is not None
         torch.manual_seed(self.training.seed)
-        return make(**self.options)
+        return info.make(**self.options, **({"layout": layout} if info.needs_layout else {}))
+
+    def count(self) -> Counted:
+        """The same for a model without gradients."""
+        info = model_info(self.model)
+        assert info.count is not None
+        return info.count(**self.options)
 
     def to_dict(self) -> dict[str, Any]:
         training = {one.name: getattr(self.training, one.name) for one in fields(TrainingOptions)}
@@ -102,8 +108,7 @@ class Settings:
 
 
 def _annotation(info: ModelInfo, name: str) -> str:
-    assert info.make is not None
-    return str(inspect.signature(info.make).parameters[name].annotation)
+    return str(inspect.signature(info.factory).parameters[name].annotation)
 
 
 def _of(options: type, name: str) -> str:
@@ -123,7 +128,7 @@ def _as_kind(name: str, value: Any, annotation: str) -> Any:
         raise OptionError(f"{name} is {value!r}; expected true or false.")
     if kind == "str":
         return str(value)
-    if value is None and "None" in annotation:
+    if "None" in annotation and (value is None or value == "auto"):
         return None
     try:
         converted = kinds[kind](value)

@@ -1,0 +1,72 @@
+"""Does a training step's cost depend on the size of the table? Alternating rounds over a small and a large table.
+
+Ids follow one popularity curve, Zipf's with exponent 1.1, over both. python benchmarks/table_size.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+
+import numpy as np
+
+from gmlfm.data.batches import Batch
+from gmlfm.training.loop import Trainer, TrainingOptions
+from gmlfm.training.settings import Settings
+
+FIELDS = 6  # three on each side, as ML-1M has
+
+
+def zipf(n: int, size: tuple[int, ...], rng: np.random.Generator, exponent: float = 1.1) -> np.ndarray:
+    """Ranks of 1..n with probability proportional to rank^-exponent, by the inverse of the continuous curve."""
+    low, high = 0.5 ** (1 - exponent), (n + 0.5) ** (1 - exponent)
+    ranks = (low + rng.random(size) * (high - low)) ** (1 / (1 - exponent))
+    return np.clip(np.rint(ranks), 1, n).astype(np.int32)
+
+
+def batches(n: int, count: int, groups: int, negatives: int) -> list[Batch]:
+    rng = np.random.default_rng(0)
+    made = []
+    for _ in range(count):
+        asking = zipf(n, (groups, FIELDS // 2), rng)
+        answering = zipf(n, (groups, 1 + negatives, FIELDS // 2), rng)
+        labels = np.full((groups, 1 + negatives), -1.0, np.float32)
+        labels[:, 0] = 1.0
+        one, many = np.ones(asking.shape, np.float32), np.ones(answering.shape, np.float32)
+        made.append(Batch(asking, one, answering, many, labels, None, n + 1, 1))
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs=2, default=(10_000, 10_000_000))
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=7)
+    options = parser.parse_args()
+    settings = Settings.make("gml-fm", "topn", {})
+    sides = []
+    for n in options.sizes:
+        trainer = Trainer(settings.build(), n + 1, TrainingOptions())
+        made = batches(n, options.steps, 4096 // 5, 4)
+        distinct = statistics.mean(len(np.unique(np.r_[one.asking_ids.ravel(), one.answering_ids.ravel()])) for one in made)
+        sides.append((n, trainer, made, distinct))
+        for batch in made[:3]:
+            trainer.step(batch)
+    speeds: dict[int, list[float]] = {n: [] for n in options.sizes}
+    for _ in range(options.rounds):
+        for n, trainer, made, _ in sides:
+            started = time.perf_counter()
+            for batch in made:
+                trainer.step(batch)
+            speeds[n].append(sum(batch.labels.size for batch in made) / (time.perf_counter() - started))
+    for n, _, _, distinct in sides:
+        print(
+            f"{n:>12,} attributes  {statistics.median(speeds[n]) / 1e3:6.0f} k instances/s, {distinct:,.0f} distinct rows a step"
+        )
+    ratio = statistics.median(speeds[options.sizes[0]]) / statistics.median(speeds[options.sizes[1]])
+    print(f"{options.sizes[1] // options.sizes[0]:,} times the table: {ratio:.2f} times the cost")
+
+
+if __name__ == "__main__":
+    main()

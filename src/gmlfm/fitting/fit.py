@@ -1,0 +1,83 @@
+"""The order of things: train with validation, or count; then perhaps train again on more rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gmlfm.data.dataset import Dataset
+from gmlfm.data.prepared import PreparedData
+from gmlfm.errors import OptionError
+from gmlfm.fitting.fitted import Fitted, Outcome, Refit, regime
+from gmlfm.fitting.job import Job, chosen_device
+from gmlfm.fitting.memory import MemoryJob
+from gmlfm.fitting.shards import ShardJob
+from gmlfm.models.registry import model_info
+from gmlfm.retrieval import Scorer
+from gmlfm.training.loop import EpochReport, Observer, Trainer
+from gmlfm.training.settings import Settings
+
+
+class Silent:
+    """An observer that looks away."""
+
+    def on_step(self, done: int, total: int, loss: float) -> None:
+        pass
+
+    def on_epoch(self, report: EpochReport, trainer: Trainer) -> None:
+        pass
+
+
+def fit(
+    data: Dataset | PreparedData,
+    settings: Settings,
+    *,
+    split: str = "leave-one-out",
+    split_options: Mapping[str, Any] | None = None,
+    refit: Refit = False,
+    folder: Path | None = None,
+    resume: bool = False,
+    device: str = "auto",
+    observer: Observer | None = None,
+) -> Fitted:
+    if refit not in (False, True, "all"):
+        raise OptionError(f"refit is {refit!r}; expected nothing, true or all.")
+    if settings.preset == "paper" and refit:
+        raise OptionError("the preset 'paper' trains on all but the test rows already; leave refit out.")
+    options, chosen = dict(split_options or {}), chosen_device(device)
+    job: Job = (
+        ShardJob(data, settings, split, options, chosen)
+        if isinstance(data, PreparedData)
+        else MemoryJob(data, settings, split, options, chosen)
+    )
+    if folder is not None:
+        job.stamp(folder, resume)
+    if model_info(settings.model).make is None:
+        return job.finish(_counted(job, refit))
+    return job.finish(_trained(job, refit, folder, resume, observer or Silent()))
+
+
+def _trained(job: Job, refit: Refit, folder: Path | None, resume: bool, observer: Observer) -> Outcome:
+    material = job.first()
+    trainer = job.train(material, _place(folder, "checkpoints"), resume, observer, validate=True)
+    history, best = list(job.history), trainer.best_epoch
+    chosen: dict[str, float] = next((one["validation"] for one in history if one["epoch"] == best), {})
+    if refit:
+        material = job.again(refit)
+        place = _place(folder, "checkpoints-refit")
+        trainer = job.train(material, place, resume, observer, validate=False, epochs=max(best, 1))
+    weights = {name: one.detach().cpu().clone() for name, one in trainer.weights().items()}
+    scores = Scorer(trainer.model.cpu(), weights["table"], material.encoded, material.layout.field_of_row())
+    return Outcome(material.encoded, scores, weights, regime(refit), best, chosen, history)
+
+
+def _counted(job: Job, refit: Refit) -> Outcome:
+    material = job.again(refit) if refit else job.first()
+    model = job.settings.count()
+    model.fit(material.positives())
+    return Outcome(material.encoded, model, model.weights(), regime(refit))
+
+
+def _place(folder: Path | None, name: str) -> Path | None:
+    return None if folder is None else folder / name

@@ -1,0 +1,55 @@
+"""What a fit leaves behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from gmlfm.data.dataset import Dataset
+from gmlfm.data.encoding import Encoded, Encoder
+from gmlfm.data.negatives import Instances
+from gmlfm.data.splits import Split
+from gmlfm.retrieval import Scores
+from gmlfm.training.settings import Settings
+
+Refit = bool | str  # False, True (train + validation) or "all" (test too)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What training itself found."""
+
+    encoded: Encoded
+    scores: Scores
+    weights: dict[str, Tensor]
+    regime: str
+    best_epoch: int = 0
+    validation: dict[str, float] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass
+class Fitted:
+    """Everything that scoring, evaluating and saving need."""
+
+    settings: Settings
+    data: Dataset
+    split: Split
+    encoder: Encoder
+    encoded: Encoded
+    scores: Scores
+    weights: dict[str, Tensor]
+    regime: str
+    best_epoch: int = 0
+    validation: dict[str, float] = field(default_factory=dict)
+    validation_protocol: str = ""
+    history: list[dict[str, Any]] = field(default_factory=list)
+    limits: tuple[float, float] = (-1.0, 1.0)
+    instances: Instances | None = None
+    prepared: bool = False  # encoded elsewhere: the data at hand could not be encoded to the same again
+
+
+def regime(refit: Refit) -> str:
+    return "no refit" if not refit else "refit on train + validation" if refit is True else "refit on all rows"

@@ -1,0 +1,144 @@
+"""What fitting from memory and from shards share: training with checkpoints and history."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gmlfm.data.batches import Batches
+from gmlfm.data.encoding import Encoded
+from gmlfm.errors import OptionError
+from gmlfm.fitting.fitted import Fitted, Outcome, Refit
+from gmlfm.models.base import Layout, Positives
+from gmlfm.storage import write_text
+from gmlfm.training.checkpoint import newest_checkpoint, save_checkpoint
+from gmlfm.training.loop import EpochReport, Observer, Trainer, Validate
+from gmlfm.training.settings import Settings
+
+
+@dataclass(frozen=True)
+class Material:
+    """What one training reads."""
+
+    layout: Layout
+    encoded: Encoded
+    batches: Callable[[], Batches]
+    positives: Callable[[], Positives]
+
+
+class Job(ABC):
+    """One fit's choices, so that the first training and the one after it cannot differ in more than their rows."""
+
+    def __init__(self, settings: Settings, device: str) -> None:
+        self.settings, self.device = settings, device
+        self.history: list[dict[str, Any]] = []
+
+    @abstractmethod
+    def first(self) -> Material:
+        """What the choice is made on: the training rows."""
+
+    @abstractmethod
+    def again(self, refit: Refit) -> Material:
+        """What is learned from after that choice."""
+
+    @abstractmethod
+    def validate(self, material: Material) -> Validate | None: ...
+
+    @abstractmethod
+    def fingerprint(self) -> dict[str, Any]:
+        """Names the data and the split, so that nothing else is resumed."""
+
+    @abstractmethod
+    def finish(self, found: Outcome) -> Fitted:
+        """Add the data, the split and the encoder that belong to the last material."""
+
+    @property
+    def metric(self) -> str:
+        """The validation result that decides."""
+        if self.settings.task != "topn":
+            return "negative_rmse"
+        return "hr@10" if self.as_published else "ndcg@10"
+
+    @property
+    def as_published(self) -> bool:
+        return self.settings.preset == "paper" and self.settings.task == "topn"
+
+    def train(
+        self,
+        material: Material,
+        place: Path | None,
+        resume: bool,
+        observer: Observer,
+        *,
+        validate: bool,
+        epochs: int | None = None,
+    ) -> Trainer:
+        options = self.settings.training if epochs is None else replace(self.settings.training, epochs=epochs)
+        model = self.settings.build(material.layout)
+        if model.whole_table:
+            positives = material.positives()
+            model.see(
+                material.encoded.user.ids[positives.users, 0].astype("int64"),
+                material.encoded.item.ids[positives.items, 0].astype("int64"),
+            )
+        trainer = Trainer(model, material.layout.n_rows, options, self.device, material.layout.field_of_row())
+        held = newest_checkpoint(place) if place is not None and resume else None
+        if held is not None:
+            trainer.load_state(*held)
+        watch = _Recorder(self, place, trainer.epoch, observer)
+        check = self.validate(material) if validate else None
+        trainer.fit(material.batches(), check, self.metric, watch)
+        return trainer
+
+    def stamp(self, folder: Path, resume: bool) -> None:
+        """A run folder belongs to one fit: another's checkpoints must not be continued."""
+        about = json.dumps({**self.settings.to_dict(), **self.fingerprint()}, sort_keys=True)
+        path = folder / "fit.json"
+        if resume and path.exists() and path.read_text(encoding="utf-8") != about:
+            raise OptionError(f"{folder} was begun with other data or settings and cannot be resumed; leave --resume out.")
+        if not resume and (folder / "checkpoints").exists():
+            for name in ("checkpoints", "checkpoints-refit"):
+                for file in sorted((folder / name).glob("*")) if (folder / name).exists() else []:
+                    file.unlink()
+            (folder / "history.jsonl").unlink(missing_ok=True)
+        write_text(path, about)
+
+
+class _Recorder:
+    """Writes history.jsonl and checkpoints, and hands on to the caller's observer."""
+
+    def __init__(self, job: Job, place: Path | None, epoch: int, outer: Observer) -> None:
+        self._job, self._place, self._outer = job, place, outer
+        self._file = place.parent / "history.jsonl" if place is not None and place.name == "checkpoints" else None
+        job.history = []
+        if self._file is not None and epoch > 0:
+            job.history = [one for one in _read_lines(self._file) if one["epoch"] <= epoch]
+
+    def on_step(self, done: int, total: int, loss: float) -> None:
+        self._outer.on_step(done, total, loss)
+
+    def on_epoch(self, report: EpochReport, trainer: Trainer) -> None:
+        self._job.history.append(report.to_dict())
+        if self._file is not None:
+            write_text(self._file, "".join(json.dumps(one) + "\n" for one in self._job.history))
+        if self._place is not None:
+            save_checkpoint(self._place, *trainer.state())
+        self._outer.on_epoch(report, trainer)
+
+
+def _read_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def chosen_device(name: str) -> str:
+    if name not in ("auto", "cpu", "cuda"):
+        raise OptionError(f"device is '{name}'; expected auto, cpu or cuda.")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise OptionError("device is 'cuda', but there is none here; use auto or cpu.")
+    return "cuda" if name == "auto" and torch.cuda.is_available() else "cpu" if name == "auto" else name

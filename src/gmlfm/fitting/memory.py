@@ -1,0 +1,139 @@
+"""Fitting from a Dataset in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from gmlfm.data.batches import Batches, IdRows, LabelledBatches, RankingBatches
+from gmlfm.data.dataset import Dataset, Rows
+from gmlfm.data.encoding import Encoded, Encoder
+from gmlfm.data.negatives import Instances, TrainingNegatives, implicit_instances, training_sampler
+from gmlfm.data.splits import make_split
+from gmlfm.errors import DataError
+from gmlfm.evaluation.protocols import N_SAMPLED, evaluate_labels, evaluate_ranking
+from gmlfm.fitting.fitted import Fitted, Outcome, Refit
+from gmlfm.fitting.job import Job, Material
+from gmlfm.models.base import Layout, Model, Positives
+from gmlfm.retrieval import Scorer
+from gmlfm.training.loop import Validate
+from gmlfm.training.settings import Settings
+
+
+class MemoryJob(Job):
+    def __init__(self, data: Dataset, settings: Settings, split: str, options: dict[str, Any], device: str) -> None:
+        super().__init__(settings, device)
+        self.data = data
+        self.instances: Instances | None = None
+        if settings.task == "implicit":
+            self.instances = implicit_instances(data, settings.batches.n_negatives or 2, int(options.get("seed", 0)))
+            self.split = self.instances.split
+        else:
+            self.split = make_split(data, split, task=settings.task, **{"seed": 0, **options})  # type: ignore[arg-type]
+
+    def first(self) -> Material:
+        """The paper's procedure has no validation part."""
+        rows = np.sort(np.concatenate([self.split.train, self.split.validation])) if self.as_published else self.split.train
+        if len(rows) == 0:
+            raise DataError("the training part is empty; choose another split.")
+        return self._material(rows)
+
+    def again(self, refit: Refit) -> Material:
+        parts = [self.split.train, self.split.validation] + ([self.split.test, self.split.unused] if refit == "all" else [])
+        return self._material(np.sort(np.concatenate(parts)))
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"data": self.data.content_hash, "split": self.split.hash}
+
+    def finish(self, found: Outcome) -> Fitted:
+        return Fitted(
+            self.settings,
+            self.data,
+            self.split,
+            self._encoder,
+            **vars(found),
+            validation_protocol=self.validation_protocol if self.settings.task == "topn" and found.validation else "",
+            limits=self._limits(self.split.train),
+            instances=self.instances,
+        )
+
+    def validate(self, material: Material) -> Validate | None:
+        rows = self.split.test if self.as_published else self.split.validation
+        if len(rows) == 0:
+            return None
+
+        def validate(model: Model, table: Tensor) -> Mapping[str, float]:
+            scores = Scorer(model, table, material.encoded, material.layout.field_of_row())
+            if self.settings.task == "topn":
+                found = evaluate_ranking(scores, self.data, rows, self.validation_protocol).metrics
+                return {name: found[name] for name in ("hr@10", "ndcg@10")}
+            users, items, labels, interactions = labelled(self.data, self.instances, rows)
+            predicted = scores.pairs(users, items[:, None], interactions)[:, 0]
+            found = evaluate_labels(
+                predicted, labels, self._limits(self.split.train), implicit=self.instances is not None
+            ).metrics
+            return {**found, "negative_rmse": -found["rmse"]}
+
+        return validate
+
+    @property
+    def validation_protocol(self) -> str:
+        """sampled, or full where a catalogue is too small to leave every user 99 other items."""
+        if self.as_published:
+            return "paper"
+        most = np.bincount(self.data.user_numbers[self.data.positive_rows]).max()
+        return "sampled" if len(self.data.seen_items) - most >= N_SAMPLED else "full"
+
+    def _material(self, rows: Rows) -> Material:
+        learned = np.unique(self.instances.rows[rows][self.instances.labels[rows] > 0]) if self.instances else rows
+        self._encoder = Encoder.fit(self.data, learned)
+        encoded = self._encoder.encode(self.data)
+        return Material(
+            Layout(self._encoder.fields),
+            encoded,
+            lambda: self._batches(rows, self._encoder, encoded),
+            lambda: self._positives(learned),
+        )
+
+    def _positives(self, rows: Rows) -> Positives:
+        kept = rows[self.data.interactions["positive"].to_numpy()[rows]]
+        users, items = self.data.user_numbers[kept], self.data.item_numbers[kept]
+        return Positives(users, items, len(self.data.users), len(self.data.items), self._weights(kept))
+
+    def _weights(self, rows: Rows) -> npt.NDArray[np.float32] | None:
+        if "weight" not in self.data.interactions.columns:
+            return None
+        return self.data.interactions["weight"].to_numpy()[rows].astype(np.float32)
+
+    def _limits(self, rows: Rows) -> tuple[float, float]:
+        if self.settings.task != "rating":
+            return (-1.0, 1.0)
+        labels = self.data.interactions["label"].to_numpy()[rows]
+        return float(labels.min()), float(labels.max())
+
+    def _batches(self, rows: Rows, encoder: Encoder, encoded: Encoded) -> Batches:
+        data, options = self.data, self.settings.batches
+        if self.settings.task == "topn":
+            users, items = data.user_numbers[rows], data.item_numbers[rows]
+            known = IdRows.of(encoder, items, len(data.items))
+            sampler = training_sampler(data, replace(self.split, train=rows))
+            negatives = TrainingNegatives(sampler, users, options.n_negatives, options.seed, options.fresh)
+            return RankingBatches(users, items, rows, encoded, known, negatives, options, self._weights(rows))
+        users, items, labels, interactions = labelled(self.data, self.instances, rows)
+        known = IdRows.of(encoder, items[labels > 0] if self.instances else items, len(data.items))
+        return LabelledBatches(users, items, labels, interactions, encoded, known, options)
+
+
+def labelled(
+    data: Dataset, instances: Instances | None, rows: Rows
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.float32], Rows]:
+    """users, items, labels and interaction rows: of implicit instances where there are some, else of rated rows."""
+    if instances is not None:
+        return instances.users[rows], instances.items[rows], instances.labels[rows], instances.rows[rows]
+    labels = data.interactions["label"].to_numpy()[rows].astype(np.float32)
+    return data.user_numbers[rows], data.item_numbers[rows], labels, rows

@@ -1,0 +1,156 @@
+"""Fitting from a prepared folder: training holds one shard at a time.
+
+Validation is over a seeded sample of the held-out rows. What the run keeps at the end, for recommending, are the
+interactions as numbers: some twenty bytes each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.batches import ShardBatches, asking_of
+from gmlfm.data.encoding import Encoded
+from gmlfm.data.negatives import NegativeSampler
+from gmlfm.data.prepared import PreparedData
+from gmlfm.data.restoring import restore
+from gmlfm.data.splits import TEST, TRAIN, VALIDATION
+from gmlfm.errors import DataError, OptionError
+from gmlfm.evaluation.metrics import places, ranking_metrics
+from gmlfm.evaluation.protocols import N_SAMPLED, evaluate_labels
+from gmlfm.fitting.fitted import Fitted, Outcome, Refit
+from gmlfm.fitting.job import Job, Material
+from gmlfm.models.base import Layout, Model, Positives
+from gmlfm.retrieval import Scorer
+from gmlfm.training.loop import Validate
+from gmlfm.training.settings import Settings
+
+_MOST_TESTED = 20_000
+
+
+class ShardJob(Job):
+    def __init__(self, data: PreparedData, settings: Settings, split: str, options: dict[str, Any], device: str) -> None:
+        super().__init__(settings, device)
+        if options or split not in (data.info.split, "leave-one-out"):
+            raise OptionError(f"{data.folder} is split already ({data.info.split}); leave the split out, or prepare it anew.")
+        if settings.task == "implicit" or settings.preset == "paper":
+            raise OptionError("a prepared folder serves the tasks topn and rating, without the preset 'paper'.")
+        if settings.task == "rating" and "label" not in data.info.columns:
+            raise DataError(f"{data.folder} has no label, which the task 'rating' predicts.")
+        self.data = data
+        self._encoded = Encoded(data.users, _nothing(), data.items)
+        self._protocol = ""
+
+    def first(self) -> Material:
+        return self._material((TRAIN,))
+
+    def again(self, refit: Refit) -> Material:
+        return self._material((TRAIN, VALIDATION, TEST) if refit == "all" else (TRAIN, VALIDATION))
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"prepared": self.data.info.source_hash, "split": self.data.info.split}
+
+    def finish(self, found: Outcome) -> Fitted:
+        data, split, encoder, encoded = restore(self.data)
+        scores = found.scores.over(encoded) if isinstance(found.scores, Scorer) else found.scores
+        values = {**vars(found), "encoded": encoded, "scores": scores}
+        return Fitted(
+            self.settings,
+            data,
+            split,
+            encoder,
+            **values,
+            validation_protocol=self._protocol,
+            limits=self._limits(),
+            prepared=True,
+        )
+
+    def validate(self, material: Material) -> Validate | None:
+        total = sum(one.validation for one in self.data.info.interactions)
+        if total == 0:
+            return None
+        held = self._held_out(min(1.0, _MOST_TESTED / total))
+        limits = self._limits()
+        self._protocol = f"sampled, {len(held.labels):,} of {total:,} rows" if self.settings.task == "topn" else ""
+
+        def validate(model: Model, table: Tensor) -> Mapping[str, float]:
+            scores = Scorer(model, table, material.encoded, material.layout.field_of_row())
+            found = scores.pairs_for(held.asking, held.items)
+            if self.settings.task == "topn":
+                queries = ranking_metrics(places(found[:, 0], found[:, 1:]), 10)
+                return {name: float(queries[name].mean()) for name in ("hr@10", "ndcg@10")}
+            result = evaluate_labels(found[:, 0], held.labels, limits, implicit=False).metrics
+            return {**result, "negative_rmse": -result["rmse"]}
+
+        return validate
+
+    def _material(self, parts: tuple[int, ...]) -> Material:
+        options = self.settings.batches
+        return Material(
+            Layout(self.data.info.fields),
+            self._encoded,
+            lambda: ShardBatches(self.data, options, parts, task=self.settings.task),
+            lambda: self._positives(parts),
+        )
+
+    def _positives(self, parts: tuple[int, ...]) -> Positives:
+        users, items = [], []
+        for shard in self.data.shards():
+            kept = np.isin(shard.parts, parts) & shard.columns["positive"].to_numpy()
+            users.append(shard.users[kept])
+            items.append(shard.items[kept])
+        return Positives(np.concatenate(users), np.concatenate(items), self.data.info.n_users, self.data.info.n_items)
+
+    def _limits(self) -> tuple[float, float]:
+        if self.settings.task != "rating":
+            return (-1.0, 1.0)
+        labels = [shard.columns["label"].to_numpy()[shard.parts == TRAIN] for shard in self.data.shards()]
+        return min(float(np.nanmin(one)) for one in labels), max(float(np.nanmax(one)) for one in labels)
+
+    def _held_out(self, share: float) -> _HeldOut:
+        """Validation rows, thinned to `share`, for top-n each with 99 items that are none of the user's positives."""
+        seen = np.zeros(self.data.info.n_items, bool)
+        for shard in self.data.shards():
+            seen[shard.items] = True
+        candidates = np.flatnonzero(seen).astype(np.int32)
+        asking, items, labels = [], [], []
+        for number, shard in enumerate(self.data.shards()):
+            rng = np.random.default_rng([2, number])
+            positive = shard.columns["positive"].to_numpy()
+            wanted = positive if self.settings.task == "topn" else shard.columns["label"].is_not_null().to_numpy()
+            rows = np.flatnonzero((shard.parts == VALIDATION) & wanted & (rng.random(len(shard.parts)) < share))
+            if len(rows) == 0:
+                continue
+            encoded = Encoded(self.data.users, shard.context, self.data.items)
+            asking.append(asking_of(encoded, shard.users[rows], rows))
+            if self.settings.task == "topn":
+                first = int(shard.users.min())
+                local = (shard.users - first).astype(np.int32)
+                sampler = NegativeSampler(local[positive], shard.items[positive], int(local.max()) + 1, candidates)
+                drawn = sampler.draw_distinct(local[rows], N_SAMPLED, rng)
+                items.append(np.concatenate([shard.items[rows][:, None], drawn], axis=1))
+                labels.append(np.ones(len(rows), np.float32))
+            else:
+                items.append(shard.items[rows][:, None])
+                labels.append(shard.columns["label"].to_numpy()[rows].astype(np.float32))
+        if not asking:
+            raise DataError(f"{self.data.folder} holds no validation rows for the task '{self.settings.task}'.")
+        whole = AttributeTable(np.concatenate([one.ids for one in asking]), np.concatenate([one.values for one in asking]))
+        return _HeldOut(whole, np.concatenate(items), np.concatenate(labels))
+
+
+@dataclass(frozen=True)
+class _HeldOut:
+    asking: AttributeTable
+    items: npt.NDArray[np.int32]
+    labels: npt.NDArray[np.float32]
+
+
+def _nothing() -> AttributeTable:
+    return AttributeTable(np.empty((0, 0), np.int32), np.empty((0, 0), np.float32))

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from gmlfm import Recommender, Schema, load_dataset
+from gmlfm.cli import main
+from gmlfm.data.prepared import PreparedData
+from gmlfm.data.restoring import restore
+from gmlfm.data.sources.bazaar import Market, write_bazaar
+from gmlfm.data.sources.preparing import prepare
+from gmlfm.errors import OptionError
+
+QUICK = {"k": 8, "epochs": 4, "threads": 1, "seed": 1}
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("market") / "m"
+    write_bazaar(Market(n_users=300, n_purchases=3_600), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def prepared(market: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
+    return prepare(Schema.from_toml(market / "dataset.toml"), market, tmp_path_factory.mktemp("p") / "p", rows_a_bucket=1_000)
+
+
+def test_restored_data_are_those_read_in_memory(prepared: PreparedData, market: Path) -> None:
+    data, split, encoder, encoded = restore(prepared)
+    memory = load_dataset(market)
+    pairs = {
+        (data.users.ids[int(user)], data.items.ids[int(item)])
+        for user, item in zip(data.user_numbers, data.item_numbers, strict=True)
+    }
+    assert pairs == {
+        (memory.users.ids[int(user)], memory.items.ids[int(item)])
+        for user, item in zip(memory.user_numbers, memory.item_numbers, strict=True)
+    }
+    assert len(split.train) + len(split.validation) + len(split.test) == data.n_interactions
+    # Nothing is rare here, so encoding the restored fields gives the prepared attributes again, ids included.
+    again = encoder.encode(data)
+    for one, other in ((again.user, encoded.user), (again.item, encoded.item)):
+        order = np.argsort(one.ids, axis=1), np.argsort(other.ids, axis=1)
+        np.testing.assert_array_equal(np.sort(one.ids, axis=1), np.sort(other.ids, axis=1))
+        np.testing.assert_allclose(
+            np.take_along_axis(one.values, order[0], 1), np.take_along_axis(other.values, order[1], 1), atol=1e-5
+        )
+
+
+def test_a_prepared_folder_is_trained_from_and_recommended_from(
+    prepared: PreparedData, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(tmp_path / "run")
+    command = ["train", str(prepared.folder), "--out", run, "--set", "k=8", "--set", "epochs=4", "--threads", "1", "--json"]
+    assert main(command) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["validation"]["hr@10"] > 0.1  # a constant scorer has .10 among 100
+    assert main(["evaluate", run, "--protocol", "sampled", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["split_hash"] == told["split_hash"]
+    assert main(["recommend", run, "--user", "b0000003", "-n", "3", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["rank"] for row in rows] == [1, 2, 3]
+    data = restore(prepared)[0]
+    had = data.items.ids.gather(data.item_numbers[data.user_numbers == data.users.ids.index_of("b0000003")])
+    assert set(had.to_list()).isdisjoint({row["item"] for row in rows})
+
+
+def test_saved_and_loaded_it_scores_the_same(prepared: PreparedData, tmp_path: Path) -> None:
+    fitted = Recommender(**QUICK).fit(prepared, out=tmp_path / "run", refit=True)
+    loaded = Recommender.load(tmp_path / "run")
+    users = fitted.fitted.data.users.ids.head(5).to_list()
+    assert fitted.recommend(users, 5).equals(loaded.recommend(users, 5))
+    assert "of" in loaded.fitted.validation_protocol
+
+
+def test_counted_models_count_shards_too(prepared: PreparedData, market: Path) -> None:
+    shards, memory = (Recommender("popularity").fit(data) for data in (prepared, load_dataset(market)))
+    for one in (shards, memory):
+        assert one.evaluate(protocol="full").metrics["hr@10"] == pytest.approx(
+            memory.evaluate(protocol="full").metrics["hr@10"], abs=1e-9
+        )
+
+
+def test_another_split_or_task_is_refused(prepared: PreparedData) -> None:
+    with pytest.raises(OptionError, match="is split already"):
+        Recommender(**QUICK).fit(prepared, split="random")
+    with pytest.raises(OptionError, match="serves the tasks topn and rating"):
+        Recommender("gml-fm", "implicit", **QUICK).fit(prepared)
+
+
+def test_ratings_are_learned_from_shards(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    users, items = rng.integers(0, 60, 1500), rng.integers(0, 30, 1500)
+    stars = 3 + (users % 2) * 2 - (items % 2)
+    pl.DataFrame({"u": [f"u{one}" for one in users], "i": [f"i{one}" for one in items], "stars": stars}).write_csv(
+        tmp_path / "r.csv"
+    )
+    (tmp_path / "dataset.toml").write_text('[interactions]\npath = "r.csv"\nuser = "u"\nitem = "i"\nlabel = "stars"\n')
+    prepared = prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "p", rows_a_bucket=500)
+    fitted = Recommender("gml-fm", "rating", k=8, epochs=20, lr=0.02, threads=1).fit(prepared)
+    assert fitted.evaluate().metrics["rmse"] < 0.5 * float(np.std(stars))
