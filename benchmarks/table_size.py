@@ -61,9 +61,8 @@ def main() -> None:
                 trainer.step(batch)
             speeds[n].append(sum(batch.labels.size for batch in made) / (time.perf_counter() - started))
     for n, _, _, distinct in sides:
-        print(
-            f"{n:>12,} attributes  {statistics.median(speeds[n]) / 1e3:6.0f} k instances/s, {distinct:,.0f} distinct rows a step"
-        )
+        speed = statistics.median(speeds[n]) / 1e3
+        print(f"{n:>12,} attributes  {speed:6.0f} k instances/s, {distinct:,.0f} distinct rows a step")
     ratio = statistics.median(speeds[options.sizes[0]]) / statistics.median(speeds[options.sizes[1]])
     print(f"{options.sizes[1] // options.sizes[0]:,} times the table: {ratio:.2f} times the cost")
 

@@ -176,7 +176,8 @@ class Recommender:
         for one, number in zip(history, had, strict=True):
             if number < 0:
                 warnings.warn(f"the item '{one}' of the history is unknown and has no effect.", stacklevel=2)
-        ranked = self._ranked(asking, items, n, [had[had >= 0].astype(np.int32)])
+        known = had[had >= 0].astype(np.int32)
+        ranked = self._ranked(asking, items, n, [known], history=known)
         return ranked.drop("place").insert_column(0, pl.Series("user", [None] * ranked.height, dtype=pl.String))
 
     def predict(self, pairs: Any) -> pl.DataFrame:
@@ -196,7 +197,9 @@ class Recommender:
             )
         asking = self._asking(users, None)
         single = [
-            fitted.scores.everything_for(_row(asking, at), items[at : at + 1].astype(np.int32))[0, 0]
+            fitted.scores.everything_for(
+                _row(asking, at), items[at : at + 1].astype(np.int32), users[at : at + 1].astype(np.int32)
+            )[0, 0]
             for at in range(len(users))
         ]
         return table.select("user", "item").with_columns(
@@ -256,16 +259,24 @@ class Recommender:
             asked = list(users[start : start + _USERS_A_BLOCK])
             numbers = fitted.encoder.user_numbers(asked)
             gone = [np.empty(0, np.int32) if seen or number < 0 else had(int(number)) for number in numbers]
-            ranked = self._ranked(self._asking(numbers, context), items, n, gone)
+            ranked = self._ranked(self._asking(numbers, context), items, n, gone, users=numbers.astype(np.int32))
             known = np.isin(numbers, fitted.data.user_numbers[fitted.split.train])
             names = pl.Series("user", asked, strict=False)
             yield ranked.with_columns(
                 names.gather(ranked["place"]), pl.Series(known).gather(ranked["place"]).alias("known")
             ).select("user", pl.exclude("user", "place"))
 
-    def _ranked(self, asking: AttributeTable, items: Ints, n: int, gone: list[Ints]) -> pl.DataFrame:
+    def _ranked(
+        self,
+        asking: AttributeTable,
+        items: Ints,
+        n: int,
+        gone: list[Ints],
+        users: Ints | None = None,
+        history: Ints | None = None,
+    ) -> pl.DataFrame:
         fitted = self.fitted
-        best = best_items(fitted.scores.everything_for(asking, items), items, n, gone)
+        best = best_items(fitted.scores.everything_for(asking, items, users, history), items, n, gone)
         place, rank = np.nonzero(best.items >= 0)
         chosen = best.items[place, rank]
         columns = [

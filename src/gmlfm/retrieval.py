@@ -34,7 +34,7 @@ class TopItems:
 
 
 class Scores(Protocol):
-    """What a fitted model of any kind answers: scores of users by number, or of somebody by attributes."""
+    """What evaluating needs of a model of any kind: scores of users by number."""
 
     def pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
         """users (N,), items (N, G) -> (N, G). rows: the interactions whose context applies."""
@@ -42,8 +42,15 @@ class Scores(Protocol):
     def everything(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
         """(N, len(items)): every user against each of the items."""
 
-    def everything_for(self, asking: AttributeTable, items: Ints) -> Floats:
-        """The same for users given by their attributes, seen or not."""
+
+class Answers(Scores, Protocol):
+    """And what recommending needs beside: scores for somebody by attributes."""
+
+    def everything_for(
+        self, asking: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None
+    ) -> Floats:
+        """The same for users given by their attributes, seen or not. users: their numbers where known, -1 where not;
+        history: the items of a newcomer."""
 
 
 class Scorer:
@@ -69,7 +76,9 @@ class Scorer:
     def everything(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
         return self.everything_for(asking_of(self.encoded, users, rows), items)
 
-    def everything_for(self, asking: AttributeTable, items: Ints) -> Floats:
+    def everything_for(
+        self, asking: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None
+    ) -> Floats:
         if not self._model.decomposes:
             return self.pairs_for(asking, np.broadcast_to(items, (len(asking), len(items))))
         result = np.empty((len(asking), len(items)), np.float32)
@@ -111,7 +120,7 @@ class Scorer:
 class Renumbered:
     """Scores of a counted model for other data: its users and items by the numbers the model knows, -1 for the unknown."""
 
-    def __init__(self, scores: Scores, users: Ints, items: Ints) -> None:
+    def __init__(self, scores: Answers, users: Ints, items: Ints) -> None:
         self._scores, self._users, self._items = scores, users, items
 
     def pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
@@ -123,9 +132,13 @@ class Renumbered:
         found = self._scores.everything(self._users[users], np.maximum(known, 0))
         return np.where(known >= 0, found, 0.0).astype(np.float32)
 
-    def everything_for(self, asking: AttributeTable, items: Ints) -> Floats:
+    def everything_for(
+        self, asking: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None
+    ) -> Floats:
         known = self._items[items]
-        return np.where(known >= 0, self._scores.everything_for(asking, np.maximum(known, 0)), 0.0).astype(np.float32)
+        mapped = None if users is None else np.where(users >= 0, self._users[users], -1)
+        found = self._scores.everything_for(asking, np.maximum(known, 0), mapped, history)
+        return np.where(known >= 0, found, 0.0).astype(np.float32)
 
 
 def best_items(scores: Floats, items: Ints, n: int, left_out: Sequence[Ints]) -> TopItems:

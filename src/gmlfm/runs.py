@@ -22,7 +22,7 @@ from gmlfm.errors import DataError
 from gmlfm.fitting import Fitted
 from gmlfm.models.base import Layout
 from gmlfm.models.registry import model_info
-from gmlfm.retrieval import Scorer, Scores
+from gmlfm.retrieval import Answers, Scorer
 from gmlfm.storage import new_folder
 from gmlfm.training.loop import load_weights
 from gmlfm.training.settings import Settings
@@ -99,7 +99,7 @@ def load_run(folder: Path) -> tuple[Fitted, dict[str, Any]]:
     return fitted, about
 
 
-def _scores(settings: Settings, weights: dict[str, Tensor], layout: Layout, encoded: Encoded) -> Scores:
+def _scores(settings: Settings, weights: dict[str, Tensor], layout: Layout, encoded: Encoded) -> Answers:
     if model_info(settings.model).make is None:
         counted = settings.count()
         counted.load(weights)

@@ -46,7 +46,7 @@ def same_colour_share(recommender: Recommender) -> float:
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_it_learns_the_checkerboard(name: str, board: Dataset) -> None:
-    recommender = quick(name, epochs=12).fit(board, "none")
+    recommender = quick(name, epochs=40, patience=6).fit(board)
     assert same_colour_share(recommender) > 0.95
 
 

@@ -21,7 +21,6 @@ from gmlfm.data.sources.bazaar import Market, Oracle, bazaar_dataset
 from gmlfm.data.sources.bazaar.tables import item_number
 
 if TYPE_CHECKING:
-    from gmlfm.data.attributes import AttributeTable
     from gmlfm.data.dataset import Dataset, Rows
     from gmlfm.recommender import Recommender
 
@@ -59,14 +58,12 @@ class OracleScores:
     def everything(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
         return self.pairs(users, np.tile(items, (len(users), 1)), rows)
 
-    def everything_for(self, asking: AttributeTable, items: Any) -> Any:
-        raise NotImplementedError("the oracle knows its buyers only")
-
 
 def run(options: argparse.Namespace) -> None:
     from gmlfm.cli.train import TrainingBar
     from gmlfm.evaluation.protocols import evaluate_ranking
     from gmlfm.recommender import Recommender
+    from gmlfm.retrieval import Scores
 
     console = Console(stderr=options.json)
     start = time.perf_counter()
@@ -85,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
     popular = Recommender("popularity").fit(data)
     console.rule("3. HR@10 and NDCG@10 among 100, test part")
     fitted = model.fitted
-    scorers = {
+    scorers: dict[str, Scores] = {
         "popularity": popular.fitted.scores,
         "gml-fm": fitted.scores,
         "the oracle, who knows every taste": OracleScores(market, data),

@@ -11,7 +11,7 @@ from gmlfm.data.dataset import Dataset
 from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.negatives import Instances
 from gmlfm.data.splits import Split
-from gmlfm.retrieval import Scores
+from gmlfm.retrieval import Answers
 from gmlfm.training.settings import Settings
 
 Refit = bool | str  # False, True (train + validation) or "all" (test too)
@@ -22,7 +22,7 @@ class Outcome:
     """What training itself found."""
 
     encoded: Encoded
-    scores: Scores
+    scores: Answers
     weights: dict[str, Tensor]
     regime: str
     best_epoch: int = 0
@@ -39,7 +39,7 @@ class Fitted:
     split: Split
     encoder: Encoder
     encoded: Encoded
-    scores: Scores
+    scores: Answers
     weights: dict[str, Tensor]
     regime: str
     best_epoch: int = 0

@@ -99,8 +99,15 @@ class Model(nn.Module, ABC):
         """One side precomputed, where the score decomposes: own (N,), vector (N, D); the global bias is the user's."""
         raise NotImplementedError(f"{type(self).__name__} does not decompose")  # pragma: no cover - guarded by decomposes
 
-    def penalty(self, rows: Tensor) -> Tensor | None:
-        """What the objective adds for the rows at hand and the dense parameters, if anything."""
+    def begin_epoch(self, number: int) -> None:
+        """Told before each epoch, the first being 0."""
+
+    def score_sets(self, rows: Tensor, asking: Attributes, answering: Attributes) -> list[Tensor]:
+        """The scores that the objective is applied to; several where parts are trained side by side."""
+        return [self.scores(rows, asking, answering)]
+
+    def penalty(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor | None:
+        """What the objective adds for the rows of a batch and the dense parameters, if anything."""
         return None
 
 
@@ -113,6 +120,15 @@ class Positives:
     n_users: int
     n_items: int
     weights: Floats | None = None
+
+
+@dataclass(frozen=True)
+class Rated:
+    """Ratings as entity numbers with their labels."""
+
+    users: Ints
+    items: Ints
+    labels: Floats
 
 
 class Counted(ABC):
@@ -135,9 +151,11 @@ class Counted(ABC):
             result[part] = np.take_along_axis(found, np.searchsorted(listed, items[part]), axis=1)
         return result
 
-    def everything_for(self, asking: AttributeTable, items: Ints) -> Floats:
-        """Somebody known by attributes alone is somebody without a history."""
-        return self.everything(np.full(len(asking), -1, np.int32), items)
+    def everything_for(
+        self, asking: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None
+    ) -> Floats:
+        """By number where users are known. history: the items of one newcomer; without one, nothing is known of her."""
+        return self.everything(np.full(len(asking), -1, np.int32) if users is None else users, items)
 
     @abstractmethod
     def weights(self) -> dict[str, Tensor]:

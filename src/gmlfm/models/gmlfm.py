@@ -11,7 +11,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from gmlfm.distances import Layers, Linear, Measure, Start, Transform, directions
 from gmlfm.errors import OptionError
@@ -26,8 +25,12 @@ from gmlfm.kernels.second_order import (
     squared_factored,
 )
 from gmlfm.models.base import Attributes, Model, SideScores
+from gmlfm.models.layers import linear_term, take
+from gmlfm.models.spaces import DROPOUT, FACTORS, Choice
 
 Form = Literal["auto", "pairs", "factored"]
+
+SPACE = {"k": FACTORS, "layers": Choice((0, 1, 2, 3)), "dropout": DROPOUT, "unit": Choice((False, True))}
 
 
 class GMLFM(Model):
@@ -75,19 +78,19 @@ class GMLFM(Model):
     def forward(self, rows: Tensor, attributes: Attributes) -> Tensor:
         """Whole rows: attributes (..., F) -> (...)."""
         w, v, z = self._features(self.ready(rows))
-        return self.bias + self._linear(w, attributes) + self._within(v, z, attributes)
+        return self.bias + linear_term(w, attributes) + self._within(v, z, attributes)
 
     def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
         """By sides: what is within a user is computed once for all the items she is asked about."""
         w, v, z = self._features(rows)
-        own_user = self._linear(w, asking) + self._within(v, z, asking)
-        own_item = self._linear(w, answering) + self._within(v, z, answering)
+        own_user = linear_term(w, asking) + self._within(v, z, asking)
+        own_item = linear_term(w, answering) + self._within(v, z, answering)
         return self.bias + own_user.unsqueeze(-1) + own_item + self._across(v, z, asking, answering)
 
     def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
         w, v, z = self._features(rows)
-        own = self._linear(w, attributes) + self._within(v, z, attributes)
-        v_side, z_side = _take(v, attributes), _take(z, attributes)
+        own = linear_term(w, attributes) + self._within(v, z, attributes)
+        v_side, z_side = take(v, attributes), take(z, attributes)
         if self.measure.name == "cosine":
             # Without norms, the sum of x v z^T alone makes the inner product.
             p = (v_side * attributes.x.unsqueeze(-1)).transpose(-1, -2) @ directions(z_side)
@@ -100,21 +103,18 @@ class GMLFM(Model):
         """Linear weights, factors and transformed factors."""
         return rows[:, :1], rows[:, 1 : 1 + self.k], rows[:, 1 + self.k :]
 
-    def _linear(self, w: Tensor, attributes: Attributes) -> Tensor:
-        return (_take(w, attributes).squeeze(-1) * attributes.x).sum(-1)
-
     def _within(self, v: Tensor, z: Tensor, attributes: Attributes) -> Tensor:
         """Pairs of one side's own attributes."""
         if attributes.ids.shape[-1] < 2:
             return attributes.x.new_zeros(attributes.ids.shape[:-1])
-        v_side, z_side, x = _take(v, attributes), _take(z, attributes), attributes.x
+        v_side, z_side, x = take(v, attributes), take(z, attributes), attributes.x
         if self._factored(attributes.ids.shape[-1]):
             return squared_factored(v_side, z_side, x, self._weight())
         return by_pairs(self._weights(v_side, x, v_side, x), self.measure(z_side, z_side))
 
     def _across(self, v: Tensor, z: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
         """Pairs with one attribute on each side: (B, F), (B, G, F') -> (B, G)."""
-        v_user, z_user, v_item, z_item = _take(v, asking), _take(z, asking), _take(v, answering), _take(z, answering)
+        v_user, z_user, v_item, z_item = take(v, asking), take(z, asking), take(v, answering), take(z, answering)
         if self._factored(asking.ids.shape[-1] + answering.ids.shape[-1]):
             user = SideSums(*(one.unsqueeze(1) for one in side_sums(v_user, z_user, asking.x)))
             return squared_across(user, side_sums(v_item, z_item, answering.x), self._weight())
@@ -136,11 +136,6 @@ class GMLFM(Model):
         if self.measure.name != "squared" or self.h is None or self.form == "pairs":
             return False
         return self.form == "factored" or not pairs_are_cheaper(n_attributes, self.k)
-
-
-def _take(rows: Tensor, attributes: Attributes) -> Tensor:
-    # embedding's backward adds up in a fixed order on a CPU; indexing's does not promise to.
-    return functional.embedding(attributes.ids, rows)
 
 
 def _transform(kind: str, k: int, layers: int, activation: str, dropout: float, unit: bool, start: Start) -> Transform:

@@ -8,9 +8,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gmlfm.errors import OptionError, did_you_mean
+from gmlfm.models import afm, deepfm, fm, gmlfm, mf, ncf, nfm, ngcf, simple, transfm, xdeepfm
+from gmlfm.models.afm import AFM
 from gmlfm.models.base import Counted, Model
+from gmlfm.models.deepfm import DeepFM
+from gmlfm.models.fm import FM
 from gmlfm.models.gmlfm import GMLFM
-from gmlfm.models.simple import Popularity
+from gmlfm.models.mf import MF
+from gmlfm.models.ncf import NCF
+from gmlfm.models.nfm import NFM
+from gmlfm.models.ngcf import NGCF
+from gmlfm.models.simple import EASE, ItemKNN, Popularity
+from gmlfm.models.spaces import Space
+from gmlfm.models.transfm import TransFM
+from gmlfm.models.xdeepfm import XDeepFM
 
 
 @dataclass(frozen=True)
@@ -27,6 +38,7 @@ class ModelInfo:
     make: Callable[..., Model] | None = None
     count: Callable[..., Counted] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+    space: Mapping[str, Space] = field(default_factory=dict)
 
     @property
     def factory(self) -> Callable[..., Any]:
@@ -52,9 +64,16 @@ MODELS: dict[str, ModelInfo] = {
         True,
         GMLFM,
         options={"transform": "dnn", "unit": True, "start": "orthogonal", "h_start": "half"},
+        space=gmlfm.SPACE,
     ),
     "gml-fm-dnn": ModelInfo(
-        "the paper's DNN distance, exactly as printed", "models/gmlfm.py", _ALL_TASKS, True, GMLFM, options={"transform": "dnn"}
+        "the paper's DNN distance, exactly as printed",
+        "models/gmlfm.py",
+        _ALL_TASKS,
+        True,
+        GMLFM,
+        options={"transform": "dnn"},
+        space={name: one for name, one in gmlfm.SPACE.items() if name != "unit"},
     ),
     "gml-fm-md": ModelInfo(
         "the paper's Mahalanobis distance, exactly as printed",
@@ -63,8 +82,61 @@ MODELS: dict[str, ModelInfo] = {
         True,
         GMLFM,
         options={"transform": "mahalanobis"},
+        space={"k": gmlfm.SPACE["k"]},
+    ),
+    "fm": ModelInfo("the factorization machine", "models/fm.py", _ALL_TASKS, True, FM, space=fm.SPACE),
+    "nfm": ModelInfo("neural FM: bi-interaction pooling, then layers", "models/nfm.py", _ALL_TASKS, True, NFM, space=nfm.SPACE),
+    "afm": ModelInfo(
+        "attentional FM: a weight for each pair",
+        "models/afm.py",
+        _ALL_TASKS,
+        True,
+        AFM,
+        options={"v_scale": 0.1},
+        space=afm.SPACE,
+    ),
+    "transfm": ModelInfo(
+        "translation-based FM: distances from translated points",
+        "models/transfm.py",
+        _ALL_TASKS,
+        True,
+        TransFM,
+        space=transfm.SPACE,
+    ),
+    "deepfm": ModelInfo("an FM and a deep part side by side", "models/deepfm.py", _ALL_TASKS, True, DeepFM, space=deepfm.SPACE),
+    "xdeepfm": ModelInfo(
+        "a compressed interaction network and a deep part", "models/xdeepfm.py", _ALL_TASKS, True, XDeepFM, space=xdeepfm.SPACE
+    ),
+    "mf": ModelInfo("matrix factorization with biases", "models/mf.py", _ALL_TASKS, False, MF, space=mf.SPACE),
+    "pmf": ModelInfo(
+        "probabilistic MF: Gaussian priors, maximum a posteriori",
+        "models/mf.py",
+        _ALL_TASKS,
+        False,
+        MF,
+        options={"biases": False, "lambda_user": 1e-3, "lambda_item": 1e-3},
+        space=mf.PMF_SPACE,
+    ),
+    "bpr-mf": ModelInfo(
+        "MF by Bayesian personalized ranking", "models/mf.py", ("topn",), False, MF, options={"loss": "bpr"}, space=mf.SPACE
+    ),
+    "ncf": ModelInfo("NeuMF: a product and a deep part over ids", "models/ncf.py", _ALL_TASKS, False, NCF, space=ncf.SPACE),
+    "ngcf": ModelInfo(
+        "graph convolution over users and items",
+        "models/ngcf.py",
+        _ALL_TASKS,
+        False,
+        NGCF,
+        options={"batch_size": 16384, "n_negatives": 1, "loss": "bpr", "lr": 1e-3},
+        space=ngcf.SPACE,
     ),
     "popularity": ModelInfo("how often an item was chosen in training", "models/simple.py", ("topn",), False, count=Popularity),
+    "item-knn": ModelInfo(
+        "items chosen together, by shrunk cosine", "models/simple.py", ("topn",), False, count=ItemKNN, space=simple.KNN_SPACE
+    ),
+    "ease": ModelInfo(
+        "the linear autoencoder in closed form", "models/simple.py", ("topn",), False, count=EASE, space=simple.EASE_SPACE
+    ),
 }
 
 

@@ -129,6 +129,7 @@ class Trainer:
         # Dropout draws from torch's own stream; named by the epoch, a resumed run draws the same.
         torch.manual_seed(self.options.seed * 1_000_003 + self.epoch)
         self.model.train()
+        self.model.begin_epoch(self.epoch)
         total, count, done = 0.0, 0, 0
         for batch in batches.epoch(self.epoch):
             loss = self.step(batch)
@@ -163,10 +164,12 @@ class Trainer:
             self._tensor(batch.answering_x),
             self._fields(batch.answering_ids),
         )
-        scores = self.model.scores(self.model.ready(leaf), asking, answering)
+        ready = self.model.ready(leaf)
         weights = None if batch.weights is None else self._tensor(batch.weights)
-        loss = OBJECTIVES[self.options.loss](scores, self._tensor(batch.labels), weights)
-        penalty = self.model.penalty(leaf)
+        objective, labels = OBJECTIVES[self.options.loss], self._tensor(batch.labels)
+        losses = [objective(scores, labels, weights) for scores in self.model.score_sets(ready, asking, answering)]
+        loss = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+        penalty = self.model.penalty(leaf, asking, answering)
         if penalty is not None:
             loss = loss + penalty
         self.dense.zero_grad()

@@ -12,6 +12,7 @@ from gmlfm.errors import OptionError, did_you_mean
 from gmlfm.models.base import Counted, Layout, Model
 from gmlfm.models.registry import ModelInfo, model_info
 from gmlfm.training.loop import TrainingOptions
+from gmlfm.training.objectives import GROUPED
 
 TASKS = ("topn", "rating", "implicit")
 PRESETS: dict[str, dict[str, Any]] = {
@@ -41,7 +42,10 @@ class Settings:
         if preset is not None and preset not in PRESETS:
             raise OptionError(f"preset is '{preset}'{did_you_mean(preset, PRESETS)}")
         chosen = {_ALIASES.get(name, name): value for name, value in given.items()}
-        wanted = {**info.options, **(PRESETS[preset] if preset else {}), **chosen}
+        own = dict(info.options)
+        if task != "topn" and own.get("loss") in GROUPED:
+            own.pop("loss")  # a label of its own has nothing to be compared with
+        wanted = {**own, **(PRESETS[preset] if preset else {}), **chosen}
         training_names = {one.name for one in fields(TrainingOptions)}
         batch_names = {one.name for one in fields(BatchOptions)}
         model_names = set(info.option_names())

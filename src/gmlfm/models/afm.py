@@ -1,0 +1,78 @@
+r"""Attentional factorization machine.
+
+.. math:: \hat y(x) = w_0 + \sum_i w_i x_i + p^\top \sum_{i<j} a_{ij} \, e_{ij}, \quad e_{ij} = x_i x_j \, v_i \odot v_j, \quad
+   a_{ij} = \mathrm{softmax}_{ij} \, h^\top \mathrm{ReLU}(W e_{ij} + b)
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gmlfm.errors import OptionError
+from gmlfm.models.base import Attributes, Model
+from gmlfm.models.layers import at_least_one, linear_term, normal_rows, scaled, share
+from gmlfm.models.spaces import DROPOUT, FACTORS, Choice
+
+SPACE = {
+    "k": FACTORS,
+    "attention": Choice((8, 32, 128, 256)),
+    "dropout": DROPOUT,
+    "attention_l2": Choice((0.0, 0.1, 1.0, 2.0, 16.0)),
+    "v_scale": Choice((0.01, 0.1)),
+}
+
+
+class AFM(Model):
+    """A row is (w, v): O(F^2 K A) a row. dropout falls on the attended sum; attention_l2 is the weight of |W|^2 in the loss."""
+
+    def __init__(
+        self,
+        k: int = 64,
+        attention: int = 32,
+        dropout: float = 0.0,
+        attention_l2: float = 0.0,
+        v_scale: float = 0.01,
+    ) -> None:
+        super().__init__()
+        self.k, self.v_scale = at_least_one(k, "k"), v_scale
+        if not 0 <= attention_l2 < float("inf"):
+            raise OptionError(f"attention_l2 is {attention_l2}; expected 0 or more.")
+        self.attention_l2 = attention_l2
+        self.bias = nn.Parameter(torch.zeros(()))
+        self.attend = nn.Linear(k, at_least_one(attention, "attention"))
+        self.importance = nn.Linear(attention, 1, bias=False)
+        self.drop = nn.Dropout(share(dropout, "dropout"))
+        self.head = nn.Parameter(torch.ones(k))
+
+    @property
+    def row_width(self) -> int:
+        return 1 + self.k
+
+    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
+        # With v near zero every e_ij is nearly zero, attention is flat and the gradient starves.
+        return normal_rows(n, self.row_width, self.v_scale, generator)
+
+    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
+        whole = _together(asking, answering)
+        left, right = torch.triu_indices(whole.ids.shape[-1], whole.ids.shape[-1], 1, device=rows.device)
+        factors = scaled(rows[:, 1:], whole)
+        products = factors[..., left, :] * factors[..., right, :]
+        logits = self.importance(torch.relu(self.attend(products))).squeeze(-1)
+        there = (whole.x[..., left] != 0) & (whole.x[..., right] != 0)
+        # A row with one attribute has no pair: its weights must not become 0 / 0.
+        attention = torch.softmax(logits.masked_fill(~there, -1e30), dim=-1) * there
+        pooled: Tensor = self.drop((attention.unsqueeze(-1) * products).sum(-2))
+        return self.bias + linear_term(rows[:, :1], whole) + pooled @ self.head
+
+    def penalty(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor | None:
+        return self.attention_l2 * self.attend.weight.square().sum() if self.attention_l2 else None
+
+
+def _together(asking: Attributes, answering: Attributes) -> Attributes:
+    """Whole rows: (B, F), (B, G, F') -> (B, G, F + F')."""
+    shape = (-1, answering.ids.shape[1], -1)
+    return Attributes(
+        torch.cat([asking.ids.unsqueeze(1).expand(shape), answering.ids], dim=-1),
+        torch.cat([asking.x.unsqueeze(1).expand(shape), answering.x], dim=-1),
+    )

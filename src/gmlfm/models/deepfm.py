@@ -1,0 +1,84 @@
+r"""DeepFM: a factorization machine and a deep part over the same embeddings.
+
+.. math:: \hat y(x) = \hat y_{FM}(x) + p^\top \mathrm{MLP}([e_1; \dots; e_m]), \quad e_f = \sum_{i \in f} x_i v_i
+
+One e for each of the m fields; the members of a set are pooled.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gmlfm.models.base import Attributes, Layout, Model
+from gmlfm.models.fm import FM
+from gmlfm.models.layers import at_least_one, by_field, mlp, normal_rows, scaled, share, widths
+from gmlfm.models.spaces import DROPOUT, FACTORS, Choice
+
+SPACE = {"k": FACTORS, "hidden": Choice(("64", "64,64", "200,200,200", "400,400,400")), "dropout": DROPOUT}
+
+
+class Fields(nn.Module):
+    """Attributes pooled by field: users' and items' fields each in their order."""
+
+    users: Tensor
+    items: Tensor
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__()
+        self.n_users, self.n_items = len(layout.numbered("asking")), len(layout.numbered("answering"))
+        for name, side in (("users", layout.numbered("asking")), ("items", layout.numbered("answering"))):
+            places = torch.zeros(len(layout.fields), dtype=torch.int64)
+            places[side] = torch.arange(len(side))
+            self.register_buffer(name, places, persistent=False)
+
+    def forward(self, factors: Tensor, attributes: Attributes, *, asking: bool) -> Tensor:
+        """(U, K) -> (..., fields of the side, K)."""
+        assert attributes.fields is not None
+        values = scaled(factors, attributes)
+        places, n = (self.users, self.n_users) if asking else (self.items, self.n_items)
+        return by_field(values, attributes.fields, places, n)
+
+
+class Deep(nn.Module):
+    """p^T MLP over concatenated fields; what the first layer makes of the user is computed once for all her items."""
+
+    def __init__(self, n_users: int, n_items: int, k: int, hidden: list[int], dropout: float) -> None:
+        super().__init__()
+        first = hidden[0] if hidden else 1
+        self.user, self.item = nn.Linear(n_users * k, first), nn.Linear(n_items * k, first, bias=False)
+        self.rest = nn.Sequential(
+            nn.ReLU(), nn.Dropout(dropout), mlp(first, hidden[1:], dropout), nn.Linear(hidden[-1] if hidden else 1, 1)
+        )
+
+    def forward(self, user: Tensor, item: Tensor) -> Tensor:
+        """user (B, fields, K), item (B, G, fields, K) -> (B, G)."""
+        first = self.user(user.flatten(1)).unsqueeze(1) + self.item(item.flatten(2))
+        result: Tensor = self.rest(first).squeeze(-1)
+        return result
+
+
+class DeepFM(Model):
+    """A row is (w, v)."""
+
+    needs_fields = True
+
+    def __init__(self, layout: Layout, k: int = 64, hidden: str = "64,64", dropout: float = 0.2, v_scale: float = 0.01) -> None:
+        super().__init__()
+        self.k, self.v_scale = at_least_one(k, "k"), v_scale
+        self.machine = FM(k)
+        self.fields = Fields(layout)
+        self.deep = Deep(self.fields.n_users, self.fields.n_items, k, widths(hidden, "hidden"), share(dropout, "dropout"))
+
+    @property
+    def row_width(self) -> int:
+        return 1 + self.k
+
+    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
+        return normal_rows(n, self.row_width, self.v_scale, generator)
+
+    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
+        user = self.fields(rows[:, 1:], asking, asking=True)
+        item = self.fields(rows[:, 1:], answering, asking=False)
+        deep: Tensor = self.deep(user, item)
+        return self.machine.scores(rows, asking, answering) + deep

@@ -1,0 +1,45 @@
+r"""The factorization machine.
+
+.. math:: \hat y(x) = w_0 + \sum_i w_i x_i + \sum_{i<j} v_i^\top v_j \, x_i x_j
+   = w_0 + \sum_i w_i x_i + \tfrac12 \Big( \big\|\sum_i x_i v_i\big\|^2 - \sum_i x_i^2 \|v_i\|^2 \Big)
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gmlfm.models.base import Attributes, Model, SideScores
+from gmlfm.models.layers import at_least_one, linear_term, normal_rows, scaled
+from gmlfm.models.spaces import FACTORS, Choice
+
+SPACE = {"k": FACTORS, "v_scale": Choice((0.01, 0.1))}
+
+
+class FM(Model):
+    """A row is (w, v): O(FK) a row. By sides the score is own_u + own_i + s_u . s_i, where s is the sum of x v."""
+
+    decomposes = True
+
+    def __init__(self, k: int = 64, v_scale: float = 0.01) -> None:
+        super().__init__()
+        self.k, self.v_scale = at_least_one(k, "k"), v_scale
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    @property
+    def row_width(self) -> int:
+        return 1 + self.k
+
+    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
+        return normal_rows(n, self.row_width, self.v_scale, generator)
+
+    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
+        user, item = self.sides(rows, asking, asking=True), self.sides(rows, answering, asking=False)
+        return user.own.unsqueeze(1) + item.own + (item.vector @ user.vector.unsqueeze(-1)).squeeze(-1)
+
+    def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
+        factors = scaled(rows[:, 1:], attributes)
+        total = factors.sum(-2)
+        within = 0.5 * (total.square().sum(-1) - factors.square().sum((-1, -2)))
+        own = linear_term(rows[:, :1], attributes) + within
+        return SideScores(own + self.bias if asking else own, total)

@@ -1,0 +1,97 @@
+"""Parts that several models share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from gmlfm.errors import OptionError
+from gmlfm.models.base import Attributes
+
+
+def take(rows: Tensor, attributes: Attributes) -> Tensor:
+    """(U, D) -> (..., F, D)."""
+    # embedding's backward adds up in a fixed order on a CPU; indexing's does not promise to.
+    return functional.embedding(attributes.ids, rows)
+
+
+def scaled(rows: Tensor, attributes: Attributes) -> Tensor:
+    """x_i v_i: (U, D) -> (..., F, D)."""
+    return take(rows, attributes) * attributes.x.unsqueeze(-1)
+
+
+def linear_term(weights: Tensor, attributes: Attributes) -> Tensor:
+    """The sum of w_i x_i: (U, 1) -> (...)."""
+    return scaled(weights, attributes).squeeze(-1).sum(-1)
+
+
+def normal_rows(n: int, width: int, scale: float, generator: torch.Generator) -> Tensor:
+    return torch.empty(n, width).normal_(0.0, scale, generator=generator)
+
+
+def user_beside(user: Tensor, item: Tensor) -> Tensor:
+    """The user's (B, D) for each of her items: (B, G, D)."""
+    return user.unsqueeze(1).expand(-1, item.shape[1], -1)
+
+
+def widths(text: str, name: str) -> list[int]:
+    """Layer sizes as an option writes them: '64,32'; '' for none."""
+    try:
+        found = [int(one) for one in text.split(",") if one.strip()]
+    except ValueError as error:
+        raise OptionError(f"{name} is '{text}'; expected whole numbers such as 64,32.") from error
+    if any(one < 1 for one in found):
+        raise OptionError(f"{name} is '{text}'; expected sizes of 1 or more.")
+    return found
+
+
+def share(value: float, name: str) -> float:
+    if not 0 <= value < 1:
+        raise OptionError(f"{name} is {value}; expected at least 0 and below 1.")
+    return value
+
+
+def at_least_one(value: int, name: str) -> int:
+    if value < 1:
+        raise OptionError(f"{name} is {value}; expected 1 or more.")
+    return value
+
+
+class Normed(nn.BatchNorm1d):
+    """Batch norm over the last dimension of (..., D); a batch of one row has no spread and takes the running one."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        flat = values.reshape(-1, values.shape[-1])
+        if self.training and len(flat) < 2:
+            return functional.batch_norm(values, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+        return super().forward(flat).view(values.shape)
+
+
+def mlp(
+    inputs: int,
+    hidden: Sequence[int],
+    dropout: float = 0.0,
+    norm: bool = False,
+    activation: Callable[[], nn.Module] = nn.ReLU,
+) -> nn.Sequential:
+    """Fully connected layers: linear, norm, activation, dropout."""
+    parts: list[nn.Module] = []
+    for size in hidden:
+        parts.append(nn.Linear(inputs, size))
+        parts += [Normed(size)] if norm else []
+        parts.append(activation())
+        parts += [nn.Dropout(dropout)] if dropout else []
+        inputs = size
+    return nn.Sequential(*parts)
+
+
+def by_field(values: Tensor, fields: Tensor, places: Tensor, n_fields: int) -> Tensor:
+    """Sums over each field's attributes: values (..., F, D), fields (..., F) -> (..., n_fields, D).
+
+    places: the place of each field number among the `n_fields` of this side.
+    """
+    index = places[fields].unsqueeze(-1).expand(values.shape)
+    return values.new_zeros(*values.shape[:-2], n_fields, values.shape[-1]).scatter_add(-2, index, values)

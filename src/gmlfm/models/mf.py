@@ -1,0 +1,68 @@
+r"""Matrix factorization from ids alone.
+
+.. math:: \hat y(u, i) = b + b_u + b_i + p_u^\top q_i
+
+One scorer, three objectives: `mf` (squared), `bpr-mf` (BPR), and `pmf`, which has no biases and, as the maximum a posteriori
+under Gaussian priors, adds the L2 of the factors that each instance touches:
+
+.. math:: \frac1{|B|} \sum_{(u,i) \in B} (\hat y_{ui} - y_{ui})^2 + \lambda_u \|p_u\|^2 + \lambda_i \|q_i\|^2
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gmlfm.errors import OptionError
+from gmlfm.models.base import Attributes, Model, SideScores
+from gmlfm.models.layers import at_least_one, normal_rows, take
+from gmlfm.models.spaces import FACTORS, Real, Space
+
+SPACE = {"k": FACTORS}
+PMF_SPACE: dict[str, Space] = {"k": FACTORS, "lambda_user": Real(1e-5, 1.0), "lambda_item": Real(1e-5, 1.0)}
+
+
+class MF(Model):
+    """A row is (b, p): O(K) a pair. Other attributes than ids are not looked at."""
+
+    decomposes = True
+
+    def __init__(
+        self, k: int = 64, biases: bool = True, lambda_user: float = 0.0, lambda_item: float = 0.0, v_scale: float = 0.01
+    ) -> None:
+        super().__init__()
+        self.k, self.biases, self.v_scale = at_least_one(k, "k"), biases, v_scale
+        for name, value in (("lambda_user", lambda_user), ("lambda_item", lambda_item)):
+            if not 0 <= value < float("inf"):
+                raise OptionError(f"{name} is {value}; expected 0 or more.")
+        self.lambda_user, self.lambda_item = lambda_user, lambda_item
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    @property
+    def row_width(self) -> int:
+        return 1 + self.k
+
+    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
+        return normal_rows(n, self.row_width, self.v_scale, generator)
+
+    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
+        user, item = take(rows, _id(asking)), take(rows, _id(answering))
+        own = user[..., :1] + item[..., 0] if self.biases else 0.0
+        return self.bias + own + (item[..., 1:] @ user[..., 1:].unsqueeze(-1)).squeeze(-1)
+
+    def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
+        side = take(rows, _id(attributes))
+        own = side[..., 0] if self.biases else torch.zeros_like(side[..., 0])
+        return SideScores(own + self.bias if asking else own, side[..., 1:])
+
+    def penalty(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor | None:
+        if self.lambda_user == 0 and self.lambda_item == 0:
+            return None
+        squares = rows[:, 1:].square().sum(1, keepdim=True)
+        user, item = take(squares, _id(asking)), take(squares, _id(answering))
+        return self.lambda_user * user.mean() + self.lambda_item * item.mean()
+
+
+def _id(attributes: Attributes) -> Attributes:
+    """The id comes first on both sides."""
+    return Attributes(attributes.ids[..., 0], attributes.x[..., 0])

@@ -1,0 +1,66 @@
+r"""Neural collaborative filtering (NeuMF), from ids alone.
+
+.. math:: \hat y(u, i) = \alpha \, h_1^\top (p_u \odot q_i) + (1 - \alpha) \, h_2^\top \mathrm{MLP}([p'_u; q'_i]) + b
+
+With pretrain epochs, the two parts are first trained each for itself: they share no parameter, so that is training them on
+the sum of their losses. The published alpha = 1/2 joins them.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gmlfm.errors import OptionError
+from gmlfm.models.base import Attributes, Model
+from gmlfm.models.layers import at_least_one, mlp, normal_rows, share, take, user_beside, widths
+from gmlfm.models.spaces import DROPOUT, Choice
+
+SPACE = {
+    "k": Choice((8, 16, 32, 64)),
+    "hidden": Choice(("16", "32,16,8", "64,32,16", "128,64,32")),
+    "dropout": DROPOUT,
+    "pretrain": Choice((0, 2, 5)),
+}
+
+
+class NCF(Model):
+    """A row is (p, p'): K numbers for the product, K for the deep part."""
+
+    def __init__(
+        self, k: int = 32, hidden: str = "64,32,16", dropout: float = 0.0, pretrain: int = 0, v_scale: float = 0.01
+    ) -> None:
+        super().__init__()
+        if pretrain < 0:
+            raise OptionError(f"pretrain is {pretrain}; expected 0 or more epochs.")
+        self.k, self.v_scale, self.pretrain = at_least_one(k, "k"), v_scale, pretrain
+        layers = widths(hidden, "hidden")
+        self.deep = mlp(2 * k, layers, share(dropout, "dropout"))
+        self.product_head = nn.Parameter(torch.ones(k))
+        self.deep_head = nn.Linear(layers[-1] if layers else 2 * k, 1)
+        self._apart = False
+
+    @property
+    def row_width(self) -> int:
+        return 2 * self.k
+
+    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
+        return normal_rows(n, self.row_width, self.v_scale, generator)
+
+    def begin_epoch(self, number: int) -> None:
+        self._apart = number < self.pretrain
+
+    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
+        product, deep = self._parts(rows, asking, answering)
+        return 0.5 * (product + deep)
+
+    def score_sets(self, rows: Tensor, asking: Attributes, answering: Attributes) -> list[Tensor]:
+        product, deep = self._parts(rows, asking, answering)
+        return [product, deep] if self._apart else [0.5 * (product + deep)]
+
+    def _parts(self, rows: Tensor, asking: Attributes, answering: Attributes) -> tuple[Tensor, Tensor]:
+        user = take(rows, Attributes(asking.ids[..., 0], asking.x[..., 0]))
+        item = take(rows, Attributes(answering.ids[..., 0], answering.x[..., 0]))
+        product = (item[..., : self.k] @ (user[:, : self.k] * self.product_head).unsqueeze(-1)).squeeze(-1)
+        both = torch.cat([user_beside(user[:, self.k :], item), item[..., self.k :]], dim=-1)
+        return product, self.deep_head(self.deep(both)).squeeze(-1)

@@ -1,0 +1,52 @@
+r"""Neural factorization machine.
+
+.. math:: \hat y(x) = w_0 + \sum_i w_i x_i + p^\top \mathrm{MLP}(f_{BI}(x)), \quad
+   f_{BI}(x) = \sum_{i<j} x_i v_i \odot x_j v_j
+
+Batch norm and dropout follow the pooling and each layer.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gmlfm.models.base import Attributes, Model
+from gmlfm.models.layers import Normed, at_least_one, linear_term, mlp, normal_rows, scaled, share, widths
+from gmlfm.models.spaces import DROPOUT, FACTORS, Choice
+
+SPACE = {"k": FACTORS, "hidden": Choice(("", "64", "64,64", "128")), "dropout": DROPOUT, "norm": Choice((False, True))}
+
+
+class NFM(Model):
+    """A row is (w, v). The pooling by sides: f(u) + f(i) + s_u * s_i, so a user's part is computed once for all items."""
+
+    def __init__(self, k: int = 64, hidden: str = "64", dropout: float = 0.2, norm: bool = True, v_scale: float = 0.01) -> None:
+        super().__init__()
+        self.k, self.v_scale = at_least_one(k, "k"), v_scale
+        layers = widths(hidden, "hidden")
+        self.pooled = nn.Sequential(*([Normed(k)] if norm else []), nn.Dropout(share(dropout, "dropout")))
+        self.deep = mlp(k, layers, dropout, norm)
+        self.head = nn.Linear(layers[-1] if layers else k, 1)
+
+    @property
+    def row_width(self) -> int:
+        return 1 + self.k
+
+    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
+        return normal_rows(n, self.row_width, self.v_scale, generator)
+
+    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
+        user_sum, user_pool = _pooled(rows, asking)
+        item_sum, item_pool = _pooled(rows, answering)
+        pool = user_pool.unsqueeze(1) + item_pool + user_sum.unsqueeze(1) * item_sum
+        linear = linear_term(rows[:, :1], asking).unsqueeze(1) + linear_term(rows[:, :1], answering)
+        deep: Tensor = self.head(self.deep(self.pooled(pool))).squeeze(-1)
+        return linear + deep
+
+
+def _pooled(rows: Tensor, attributes: Attributes) -> tuple[Tensor, Tensor]:
+    """The sum of x v, and the bi-interaction within one side."""
+    factors = scaled(rows[:, 1:], attributes)
+    total = factors.sum(-2)
+    return total, 0.5 * (total.square() - factors.square().sum(-2))

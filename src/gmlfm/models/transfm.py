@@ -1,0 +1,62 @@
+r"""Translation-based factorization machine, in the form without a sequence that the GML-FM paper compares.
+
+.. math:: \hat y(x) = w_0 + \sum_i w_i x_i + \sum_{i<j} \|v_i + t_i - v_j\|^2 \, x_i x_j
+
+The order of attributes is user, context, item. With a_i = v_i + t_i the double sum over i before j is
+
+.. math:: \sum_j x_j \Big( \sum_{i<j} x_i \|a_i\|^2 + \|v_j\|^2 \sum_{i<j} x_i - 2 v_j^\top \sum_{i<j} x_i a_i \Big)
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gmlfm.models.base import Attributes, Model, SideScores
+from gmlfm.models.layers import at_least_one, linear_term, normal_rows, take
+from gmlfm.models.spaces import FACTORS, Choice
+
+SPACE = {"k": FACTORS, "v_scale": Choice((0.01, 0.1))}
+
+
+class TransFM(Model):
+    """A row is (w, v, t): O(FK) a row by running sums, and one inner product of length K + 2 between the sides."""
+
+    decomposes = True
+
+    def __init__(self, k: int = 64, v_scale: float = 0.01) -> None:
+        super().__init__()
+        self.k, self.v_scale = at_least_one(k, "k"), v_scale
+        self.bias = nn.Parameter(torch.zeros(()))
+
+    @property
+    def row_width(self) -> int:
+        return 1 + 2 * self.k
+
+    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
+        return normal_rows(n, self.row_width, self.v_scale, generator)
+
+    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
+        user, item = self.sides(rows, asking, asking=True), self.sides(rows, answering, asking=False)
+        return user.own.unsqueeze(1) + item.own + (item.vector @ user.vector.unsqueeze(-1)).squeeze(-1)
+
+    def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
+        x = attributes.x
+        v, translation = take(rows[:, 1 : 1 + self.k], attributes), take(rows[:, 1 + self.k :], attributes)
+        start = v + translation
+        xv, xa = v * x.unsqueeze(-1), start * x.unsqueeze(-1)
+        v_squares, a_squares = x * v.square().sum(-1), x * start.square().sum(-1)
+        own = linear_term(rows[:, :1], attributes) + (
+            x * _before(a_squares) + v_squares * _before(x) - 2.0 * (xv * _before(xa, -2)).sum(-1)
+        ).sum(-1)
+        # Every attribute of the user comes before every one of the item.
+        if asking:
+            vector = torch.cat([a_squares.sum(-1, keepdim=True), x.sum(-1, keepdim=True), -2.0 * xa.sum(-2)], dim=-1)
+        else:
+            vector = torch.cat([x.sum(-1, keepdim=True), v_squares.sum(-1, keepdim=True), xv.sum(-2)], dim=-1)
+        return SideScores(own + self.bias if asking else own, vector)
+
+
+def _before(values: Tensor, dim: int = -1) -> Tensor:
+    """Sums over the attributes before each."""
+    return values.cumsum(dim) - values

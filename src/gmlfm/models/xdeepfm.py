@@ -1,0 +1,94 @@
+r"""xDeepFM: a linear part, a compressed interaction network and a deep part over the same field embeddings.
+
+.. math:: X^l_h = \sum_{a,b} W^{l,h}_{ab} \, (X^{l-1}_a \odot X^0_b)
+
+X^0 holds the m field embeddings. With split_half the first half of a layer's maps goes on to the next, the other half to the
+output; each output map is summed over its K numbers.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gmlfm.errors import OptionError
+from gmlfm.models.base import Attributes, Layout, Model
+from gmlfm.models.deepfm import Deep, Fields
+from gmlfm.models.layers import at_least_one, linear_term, normal_rows, share, widths
+from gmlfm.models.spaces import DROPOUT, Choice
+
+SPACE = {
+    "k": Choice((8, 10, 16, 32)),
+    "cin": Choice(("16", "32,32", "100,100", "200,200,200")),
+    "split_half": Choice((False, True)),
+    "hidden": Choice(("64,64", "200,200", "400,400")),
+    "dropout": DROPOUT,
+}
+
+
+class CIN(nn.Module):
+    """(N, m, K) -> (N, outputs): O(m H K) a layer and map."""
+
+    def __init__(self, n_fields: int, maps: list[int], split_half: bool) -> None:
+        super().__init__()
+        if not maps or (split_half and any(size % 2 for size in maps[:-1])):
+            raise OptionError(f"cin is {maps}; expected one layer or more, of even sizes where split_half divides them.")
+        self.split_half = split_half
+        self.layers = nn.ModuleList()
+        before, self.n_outputs = n_fields, 0
+        for at, size in enumerate(maps):
+            self.layers.append(nn.Linear(before * n_fields, size))
+            goes_on = size // 2 if split_half and at < len(maps) - 1 else size
+            self.n_outputs += size - goes_on if split_half and at < len(maps) - 1 else size
+            before = goes_on
+
+    def forward(self, fields: Tensor) -> Tensor:
+        outputs, hidden = [], fields
+        for at, layer in enumerate(self.layers):
+            products = torch.einsum("nak,nbk->nkab", hidden, fields).flatten(2)
+            maps = torch.relu(layer(products)).transpose(1, 2)
+            if self.split_half and at < len(self.layers) - 1:
+                hidden, out = maps.chunk(2, dim=1)
+            else:
+                hidden = out = maps
+            outputs.append(out.sum(-1))
+        return torch.cat(outputs, dim=1)
+
+
+class XDeepFM(Model):
+    """A row is (w, v). cin: the maps of each layer."""
+
+    needs_fields = True
+
+    def __init__(
+        self,
+        layout: Layout,
+        k: int = 32,
+        cin: str = "32,32",
+        split_half: bool = True,
+        hidden: str = "64,64",
+        dropout: float = 0.2,
+        v_scale: float = 0.01,
+    ) -> None:
+        super().__init__()
+        self.k, self.v_scale = at_least_one(k, "k"), v_scale
+        self.fields = Fields(layout)
+        self.cin = CIN(self.fields.n_users + self.fields.n_items, widths(cin, "cin"), split_half)
+        self.deep = Deep(self.fields.n_users, self.fields.n_items, k, widths(hidden, "hidden"), share(dropout, "dropout"))
+        self.head = nn.Linear(self.cin.n_outputs, 1)
+
+    @property
+    def row_width(self) -> int:
+        return 1 + self.k
+
+    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
+        return normal_rows(n, self.row_width, self.v_scale, generator)
+
+    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
+        user = self.fields(rows[:, 1:], asking, asking=True)
+        item = self.fields(rows[:, 1:], answering, asking=False)
+        whole = torch.cat([user.unsqueeze(1).expand(-1, item.shape[1], -1, -1), item], dim=2)
+        crossed: Tensor = self.head(self.cin(whole.flatten(0, 1))).view(item.shape[:2])
+        linear = linear_term(rows[:, :1], asking).unsqueeze(1) + linear_term(rows[:, :1], answering)
+        deep: Tensor = self.deep(user, item)
+        return linear + crossed + deep
