@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from gmlfm.cli import main
 from gmlfm.data.batches import BatchOptions
 from gmlfm.data.sources.bazaar import Market, write_bazaar
 from gmlfm.errors import DataError, GmlfmError, OptionError
-from gmlfm.training.loop import DivergedError
+from gmlfm.training.loop import DivergedError, Trainer
 from tests.contracts.checkerboard import checkerboard
 
 QUICK: dict[str, Any] = {"k": 8, "epochs": 3, "batch_size": 64, "lr": 0.02, "n_negatives": 2, "threads": 1}
@@ -173,7 +174,7 @@ def test_an_item_without_a_positive_never_trains_the_unknown_row() -> None:
         ({"task": "top"}, "did you mean 'topn'"),
         ({"model": "popularity", "task": "rating"}, "cannot do the task 'rating'"),
         ({"layers": 9}, "layers is 9"),
-        ({"task": "rating", "loss": "bpr"}, "compares a positive with negatives"),
+        ({"task": "rating", "loss": "bpr"}, "which is the task topn"),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
@@ -193,8 +194,8 @@ def test_what_is_no_run_is_refused(tmp_path: Path, fitted: Recommender) -> None:
     fitted.save(tmp_path / "r")
     path = tmp_path / "r" / "model" / "run.json"
     text = path.read_text()
-    path.write_text(text.replace('"format": 1', '"format": 7'))
-    with pytest.raises(DataError, match="has the format 7, this version reads 1"):
+    path.write_text(text.replace('"format": 2', '"format": 7'))
+    with pytest.raises(DataError, match="has the format 7, this version reads 2"):
         Recommender.load(tmp_path / "r")
     path.write_text(text.replace('"k": 8', '"k": 9'))
     with pytest.raises(DataError, match="their shape is"):
@@ -347,3 +348,106 @@ def test_small_data_get_small_batches_unless_a_size_is_asked_for() -> None:
     assert sizes == [64, 150, 4096]
     assert BatchOptions(batch_size=1000).size(100) == 1000
     assert Recommender(batch_size="auto").settings.batches.batch_size is None
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(50.0, 10.0), (0.0, 1.0), (-3.0, 1e-3)])
+def test_ratings_are_learned_whatever_their_unit(shift: float, scale: float) -> None:
+    board = checkerboard()
+    labels = board.interactions["label"] * scale + shift
+    data = replace(board, interactions=board.interactions.with_columns(labels))
+    recommender = Recommender("gml-fm", "rating", k=8, threads=1).fit(data, "random")
+    assert recommender.evaluate().metrics["rmse"] < 0.9 * float(labels.std() or 0)
+    assert float(recommender.predict([("u1", "i1")])["score"][0]) == pytest.approx(shift + 3 * scale, abs=3 * scale)
+
+
+def test_a_seed_from_a_config_is_used(market: Path, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("seed = 7\n")
+    arguments = ["train", str(market), "--set", "k=2", "--set", "epochs=1", "--threads", "1"]
+    for name, more, seed in (("a", ["--config", str(tmp_path / "c.toml")], 7), ("b", ["--set", "seed=5"], 5), ("c", [], 0)):
+        assert main([*arguments, "--out", str(tmp_path / name), *more]) == 0
+        assert json.loads((tmp_path / name / "model" / "run.json").read_text())["settings"]["seed"] == seed
+
+
+def test_a_run_is_resumed_only_with_the_same_refit(market: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["train", str(market), "--out", str(tmp_path / "r"), "--set", "k=2", "--set", "epochs=1", "--threads", "1"]
+    assert main([*arguments, "--refit"]) == 0
+    assert main([*arguments, "--refit", "all", "--resume"]) == 2
+    assert "begun with other data or settings" in capsys.readouterr().err
+
+
+def test_divergence_after_a_good_epoch_keeps_that_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = Recommender(**{**QUICK, "epochs": 1}).fit(checkerboard())
+    step = Trainer.step
+
+    def breaks_later(self: Trainer, batch: Any) -> float:
+        return step(self, batch) if self.epoch < 1 else float("nan")
+
+    monkeypatch.setattr(Trainer, "step", breaks_later)
+    with pytest.raises(DivergedError, match="the weights of epoch 1 are kept; lower lr"):
+        Recommender(**QUICK).fit(checkerboard(), out=tmp_path / "r")
+    kept = Recommender.load(tmp_path / "r")
+    assert kept.recommend(["u1"], 5).equals(plain.recommend(["u1"], 5))
+
+
+def test_a_published_run_stays_marked_when_saved_again(tmp_path: Path, market: Path) -> None:
+    settings = {"k": 4, "epochs": 1, "threads": 1}
+    Recommender("gml-fm-dnn", preset="paper", **settings).fit(load_dataset(market), out=tmp_path / "r")
+    Recommender.load(tmp_path / "r").save(tmp_path / "again")
+    assert "chosen on the TEST part" in (tmp_path / "again" / "model" / "card.md").read_text()
+
+
+def test_one_sentence_for_each_wrong_use_in_python(fitted: Recommender) -> None:
+    assert fitted.recommend("u1", 3)["user"].to_list() == ["u1"] * 3
+    for call, message in (
+        (lambda: fitted.recommend([]), "users is empty"),
+        (lambda: fitted.recommend(["u1"], n="3"), "n is 3; expected a whole number"),  # type: ignore[arg-type]
+        (lambda: fitted.recommend(["u1"], n=2.5), "expected a whole number"),  # type: ignore[arg-type]
+        (lambda: fitted.predict([("u1", "i1", 3)]), "one has another length"),
+        (lambda: fitted.predict(pl.DataFrame({"u": ["u1"], "item": ["i1"]})), "expected user and item"),
+        (lambda: Recommender().fit("d"), "fit takes a Dataset, not str"),  # type: ignore[arg-type]
+        (lambda: fitted.recommend_for([("team", "red")]), "expected a mapping"),  # type: ignore[arg-type]
+        (lambda: fitted.recommend(["u1"], filter="tags = 'x'"), "which is a set"),
+        (lambda: fitted.evaluate(protocol="ful"), "did you mean 'full'"),
+        (lambda: fitted.evaluate(protocol="sampled", seed=-1), "seed is -1"),
+        (lambda: fitted.evaluate(protocol="sampled"), "too small for that protocol, use full"),
+        (lambda: Recommender(task="rating", loss="logistic"), "use squared"),
+        (lambda: Recommender(task="rating", loss="bpr"), "which is the task topn"),
+        (lambda: Recommender(task="implicit").fit(checkerboard(), "newcomers"), "splits its drawn instances at random"),
+        (lambda: Recommender(v_scale=-1.0).fit(checkerboard()), "v_scale is -1"),
+        (lambda: Recommender(k=10**9).fit(checkerboard()), "expected 1 to 10,000 factors"),
+        (lambda: Recommender(seed=10**20), "below 2"),
+    ):
+        with pytest.raises(GmlfmError, match=message):
+            call()
+    frame = pl.DataFrame({"item": ["i1"], "user": ["u1"]})
+    assert fitted.predict(frame)["score"][0] == fitted.predict([("u1", "i1")])["score"][0]
+
+
+def test_labels_that_cannot_be_learned_are_named() -> None:
+    board = checkerboard()
+    for labels, message in (([1e300] * board.n_interactions, "a label is 1e"), ([None] * board.n_interactions, "has a label")):
+        data = replace(board, interactions=board.interactions.with_columns(pl.Series("label", labels, dtype=pl.Float64)))
+        with pytest.raises(DataError, match=message):
+            Recommender(task="rating", k=2).fit(data, "random")
+
+
+def test_wrong_use_of_recommend_options(market: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(tmp_path / "run")
+    assert main(["train", str(market), "--model", "popularity", "--out", run]) == 0
+    capsys.readouterr()
+    for arguments, message in (
+        (["--user", "a", "--out", "x.parquet"], "--out goes with --all"),
+        (["--user", "a", "--history", "i"], "--history goes with --attributes"),
+        (["--attributes", "age=20-29", "--seen"], "--seen goes with"),
+    ):
+        assert main(["recommend", run, *arguments]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["recommend", run, "--attributes", "age=20-29", "--history", "zz", "-n", "2", "--json"]) == 0
+    told = capsys.readouterr()
+    assert len(json.loads(told.out)) == 2
+    assert "the item 'zz' of the history is unknown" in told.err
+    (tmp_path / "run" / "model" / "run.json").write_text("[]")
+    assert main(["evaluate", run]) == 2
+    (tmp_path / "run" / "model" / "run.json").write_text('{"format": 2}')
+    assert main(["evaluate", run]) == 2
+    assert "is damaged" in capsys.readouterr().err

@@ -22,7 +22,7 @@ from gmlfm.data.attributes import PADDING
 from gmlfm.data.batches import Batch
 from gmlfm.models.base import Attributes
 from gmlfm.models.gmlfm import GMLFM
-from gmlfm.training.loop import Trainer, TrainingOptions
+from gmlfm.training.loop import DivergedError, Trainer, TrainingOptions
 
 Floats = npt.NDArray[np.float32]
 
@@ -60,9 +60,11 @@ class _Machine:
         training = TrainingOptions(
             loss=loss, lr=options["lr"], epochs=options["epochs"], seed=seed % 100_000, weight_decay=options["weight_decay"]
         )
-        training.check(0)
+        training.check("implicit" if loss == "logistic" else "rating", 0)
         trainer = Trainer(model, matrix.shape[1] + 1, training)
         trainer.fit(_Vectors(self._scaled(matrix), targets, options["batch_size"], seed), None, "", _Quiet())
+        if trainer.diverged:
+            raise DivergedError(trainer.diverged)
         self.model, self.table = trainer.model.eval(), trainer.table
 
     def scores(self, matrix: sparse.csr_matrix) -> npt.NDArray[np.float64]:

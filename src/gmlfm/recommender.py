@@ -17,15 +17,16 @@ from gmlfm.data.columns import Origin, as_field, as_number, as_text, column
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.encoding import Encoded
 from gmlfm.data.expressions import Columns, holds
+from gmlfm.data.frames import as_frame
 from gmlfm.data.negatives import Pairs
 from gmlfm.data.prepared import PreparedData
-from gmlfm.errors import DataError, OptionError, did_you_mean
-from gmlfm.evaluation.protocols import Evaluation, PositivesByUser, evaluate_labels, evaluate_ranking
+from gmlfm.errors import DataError, GmlfmError, OptionError, did_you_mean
+from gmlfm.evaluation.protocols import Evaluation, PositivesByUser, check_protocol, evaluate_labels, evaluate_ranking
 from gmlfm.fitting import Fitted, Refit, fit, labelled
 from gmlfm.models.registry import model_info
 from gmlfm.retrieval import Renumbered, Scorer, Scores, best_items
 from gmlfm.runs import load_run, save_run
-from gmlfm.training.loop import Observer
+from gmlfm.training.loop import DivergedError, Observer
 from gmlfm.training.settings import Settings
 
 Ints = npt.NDArray[np.int32]
@@ -62,6 +63,10 @@ class Recommender:
         data may be a prepared folder (PreparedData), which is trained from shard by shard.
         out: a run folder for history and checkpoints, from which resume=True goes on; the model is saved there too.
         """
+        if not isinstance(data, Dataset | PreparedData):
+            raise OptionError(
+                f"fit takes a Dataset, not {type(data).__name__}; load_dataset({data!r:.40}) makes one of a path or name."
+            )
         folder = None if out is None else Path(out)
         self._fitted = fit(
             data,
@@ -76,6 +81,8 @@ class Recommender:
         )
         if folder is not None:
             self.save(folder)
+        if self._fitted.diverged:
+            raise DivergedError(self._fitted.diverged)
         return self
 
     @property
@@ -90,6 +97,7 @@ class Recommender:
         Of other data, ids that the run knows are used; what its users had in training is not among the candidates.
         """
         fitted = self.fitted
+        check_protocol(protocol, seed)
         if data is not None:
             return self._evaluate_other(data, protocol, seed)
         if part not in ("test", "validation"):
@@ -157,7 +165,10 @@ class Recommender:
         Items the user had are left out unless seen=True; filter and available narrow the items before they are ranked.
         """
         items = self._items(n, filter, available, candidates)
-        return pl.concat(self._blocks(users, n, seen, context, items))
+        asked = [users] if isinstance(users, str | int) else list(users)
+        if not asked:
+            raise OptionError("users is empty; name one or more.")
+        return pl.concat(self._blocks(asked, n, seen, context, items))
 
     def recommend_blocks(
         self, users: Sequence[Any], n: int = 10, *, seen: bool = False, filter: str | None = None
@@ -170,6 +181,8 @@ class Recommender:
     ) -> pl.DataFrame:
         """For somebody never seen, from what is known of her. Items of her history are left out."""
         fitted = self.fitted
+        if not isinstance(attributes, Mapping):
+            raise OptionError(f"attributes is a {type(attributes).__name__}; expected a mapping such as {{'city': 'Osaka'}}.")
         items = self._items(n, filter, None, "interactions")
         asking = self._with_context(self._newcomer(attributes), None)
         had = fitted.encoder.item_numbers(list(history))
@@ -181,13 +194,12 @@ class Recommender:
         return ranked.drop("place").insert_column(0, pl.Series("user", [None] * ranked.height, dtype=pl.String))
 
     def predict(self, pairs: Any) -> pl.DataFrame:
-        """Scores of (user, item) pairs, known or not: a table with the columns user and item, or a list of pairs."""
+        """Scores of (user, item) pairs: a table with the columns user and item, or a list of pairs.
+
+        Users may be unknown; items must be of the catalogue.
+        """
         fitted = self.fitted
-        table = (
-            pairs
-            if isinstance(pairs, pl.DataFrame)
-            else pl.DataFrame(pairs, schema=["user", "item"], orient="row", strict=False)
-        )
+        table = _pairs(pairs)
         users = fitted.encoder.user_numbers(table["user"].to_list())
         items = fitted.encoder.item_numbers(table["item"].to_list())
         if (items < 0).any():
@@ -223,8 +235,8 @@ class Recommender:
         fitted = self.fitted
         if fitted.settings.task != "topn" and not model_info(fitted.settings.model).uses_attributes:
             raise OptionError(f"the model '{fitted.settings.model}' does not rank for the task '{fitted.settings.task}'.")
-        if n < 1:
-            raise OptionError(f"n is {n}; expected 1 or more.")
+        if not isinstance(n, int | np.integer) or n < 1:
+            raise OptionError(f"n is {n}; expected a whole number of 1 or more.")
         if candidates not in ("interactions", "catalogue"):
             raise OptionError(f"candidates is '{candidates}'; expected interactions or catalogue.")
         items = fitted.data.seen_items if candidates == "interactions" else np.arange(len(fitted.data.items), dtype=np.int32)
@@ -244,10 +256,14 @@ class Recommender:
         titles = [] if side.titles is None else [side.titles.alias("title")]
         table = pl.DataFrame([side.ids.alias("item"), *side.fields.iter_columns(), *titles])
         origin = Origin("the catalogue")
-        columns = Columns(
-            number=lambda name: as_number(column(table, name, origin, "filter"), origin),
-            text=lambda name: as_text(column(table, name, origin, "filter"), origin),
-        )
+
+        def asked(name: str) -> pl.Series:
+            found = column(table, name, origin, "filter")
+            if isinstance(found.dtype, pl.List):
+                raise OptionError(f"filter names '{name}', which is a set; it takes categories, numbers, item and title.")
+            return found
+
+        columns = Columns(number=lambda name: as_number(asked(name), origin), text=lambda name: as_text(asked(name), origin))
         return holds(condition, columns).to_numpy()
 
     def _blocks(
@@ -330,13 +346,26 @@ class Recommender:
             if name not in names:
                 raise OptionError(f"the data have no {where} field '{name}'{did_you_mean(name, names)}")
         origin = Origin("the attributes given")
-        return pl.DataFrame(
-            [
-                as_field(pl.Series(one.name, [given[one.name]], strict=False), one, origin)
-                for one in declared
-                if one.name in given
-            ]
-        )
+        columns = []
+        for one in declared:
+            if one.name not in given:
+                continue
+            try:
+                columns.append(as_field(pl.Series(one.name, [given[one.name]], strict=False), one, origin))
+            except GmlfmError as error:
+                raise OptionError(f"the {where} field '{one.name}' is a {one.kind}; got {given[one.name]!r}.") from error
+        return pl.DataFrame(columns)
+
+
+def _pairs(given: Any) -> pl.DataFrame:
+    if isinstance(given, list | tuple):
+        if any(len(one) != 2 for one in given):
+            raise OptionError("pairs takes (user, item) pairs; one has another length.")
+        return pl.DataFrame(given, schema=["user", "item"], orient="row", strict=False)
+    table = as_frame(given, "pairs")
+    if not {"user", "item"} <= set(table.columns):
+        raise OptionError(f"pairs has the columns {', '.join(table.columns)}; expected user and item.")
+    return table.select("user", "item")
 
 
 def _row(table: AttributeTable, at: int) -> AttributeTable:

@@ -57,14 +57,20 @@ class Scorer:
     """Scores from a model, its table of rows and encoded attributes."""
 
     def __init__(
-        self, model: Model, table: Tensor, encoded: Encoded, field_of_row: npt.NDArray[np.int16] | None = None
+        self,
+        model: Model,
+        table: Tensor,
+        encoded: Encoded,
+        field_of_row: npt.NDArray[np.int16] | None = None,
+        label_scale: tuple[float, float] = (0.0, 1.0),
     ) -> None:
-        self._model, self._table, self.encoded = model, table, encoded
+        """label_scale: centre and spread of the labels that the model was trained on, to give scores in their units."""
+        self._model, self._table, self.encoded, self._label_scale = model, table, encoded, label_scale
         self._field_of_row = field_of_row if model.needs_fields else None
 
     def over(self, encoded: Encoded) -> Scorer:
         """The same model over other data."""
-        return Scorer(self._model, self._table, encoded, self._field_of_row)
+        return Scorer(self._model, self._table, encoded, self._field_of_row, self._label_scale)
 
     @cached_property
     def _rows(self) -> Tensor:
@@ -91,7 +97,7 @@ class Scorer:
                 item = self._model.sides(self._rows, attributes, asking=False)
                 scores = user.own.unsqueeze(1) + item.own.unsqueeze(0) + user.vector @ item.vector.T
                 result[:, part] = scores.cpu().numpy()
-        return _finite(result)
+        return self._in_units(result)
 
     def pairs_for(self, asking: AttributeTable, items: Ints) -> Floats:
         result = np.empty(items.shape, np.float32)
@@ -102,7 +108,11 @@ class Scorer:
                 answering = self._attributes(self.encoded.item.ids[items[part]], self.encoded.item.values[items[part]])
                 scores = self._model.scores(self._rows, self._attributes(asking.ids[part], asking.values[part]), answering)
                 result[part] = scores.cpu().numpy()
-        return _finite(result)
+        return self._in_units(result)
+
+    def _in_units(self, scores: Floats) -> Floats:
+        centre, spread = self._label_scale
+        return _finite(scores if (centre, spread) == (0.0, 1.0) else scores * np.float32(spread) + np.float32(centre))
 
     def _attributes(self, ids: npt.NDArray[np.int32], values: Floats) -> Attributes:
         device = self._table.device

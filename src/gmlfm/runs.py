@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.negatives import implicit_instances
-from gmlfm.data.storing import load_encoded, load_saved_dataset, load_split, save_dataset, save_encoded, save_split
+from gmlfm.data.storing import load_saved_dataset, load_split, save_dataset, save_split
 from gmlfm.errors import DataError
 from gmlfm.fitting import Fitted
 from gmlfm.models.base import Layout
@@ -27,8 +28,20 @@ from gmlfm.storage import new_folder
 from gmlfm.training.loop import load_weights
 from gmlfm.training.settings import Settings
 
-FORMAT = 1
-_FILES = ("run.json", "card.md", "weights.safetensors", "encoder", "data", "encoded")
+FORMAT = 2
+_KEYS = {
+    "model",
+    "task",
+    "preset",
+    "settings",
+    "regime",
+    "best_epoch",
+    "validation",
+    "validation_protocol",
+    "limits",
+    "label_scale",
+}
+_FILES = ("run.json", "card.md", "weights.safetensors", "encoder", "data", "history.jsonl")
 
 
 def save_run(fitted: Fitted, folder: Path, metrics: dict[str, Any] | None = None) -> None:
@@ -39,8 +52,8 @@ def save_run(fitted: Fitted, folder: Path, metrics: dict[str, Any] | None = None
             fitted.encoder.save(new / "encoder")
             save_dataset(fitted.data, new / "data")
             save_split(fitted.split, new / "data")
-            if fitted.prepared:
-                save_encoded(fitted.encoded, new / "encoded")
+            history = "".join(json.dumps(one) + "\n" for one in fitted.history)
+            (new / "history.jsonl").write_text(history, encoding="utf-8")
             about = _about(fitted, metrics or {})
             (new / "run.json").write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
             (new / "card.md").write_text(_card(about), encoding="utf-8")
@@ -57,22 +70,23 @@ def load_run(folder: Path) -> tuple[Fitted, dict[str, Any]]:
         raise DataError(f"{folder} is no run: {model_folder / 'run.json'} is missing; make one with gmlfm train.") from error
     except (OSError, ValueError) as error:
         raise DataError(f"{model_folder / 'run.json'} cannot be understood ({error}).") from error
-    if about.get("format") != FORMAT:
-        raise DataError(
-            f"{folder} has the format {about.get('format')}, this version reads {FORMAT}; update gmlfm, or train again."
-        )
+    found = about.get("format") if isinstance(about, dict) else None
+    if found != FORMAT:
+        raise DataError(f"{folder} has the format {found}, this version reads {FORMAT}; update gmlfm, or train again.")
+    missing = sorted(_KEYS - set(about))
+    if missing:
+        raise DataError(f"{model_folder / 'run.json'} has no '{missing[0]}'; it is damaged, train again.")
     given = {name: value for name, value in about["settings"].items() if value is not None}
-    settings = Settings.make(about["model"], about["task"], given, None)
+    settings = replace(Settings.make(about["model"], about["task"], given), preset=about["preset"])
     data, split = load_saved_dataset(model_folder / "data"), load_split(model_folder / "data")
     encoder = Encoder.load(model_folder / "encoder")
-    prepared = (model_folder / "encoded").is_dir()
-    encoded = load_encoded(model_folder / "encoded") if prepared else encoder.encode(data)
+    encoded = encoder.encode(data)
     try:
         weights = load_file(model_folder / "weights.safetensors")
     except (OSError, SafetensorError) as error:
         raise DataError(f"{model_folder / 'weights.safetensors'} is missing or damaged ({error}).") from error
     try:
-        scores = _scores(settings, weights, Layout(encoder.fields), encoded)
+        scores = _scores(settings, weights, Layout(encoder.fields), encoded, tuple(about["label_scale"]))
     except (RuntimeError, KeyError, ValueError) as error:
         raise DataError(f"{folder}: the weights do not fit the model ({str(error).splitlines()[0]}).") from error
     instances = (
@@ -94,12 +108,14 @@ def load_run(folder: Path) -> tuple[Fitted, dict[str, Any]]:
         validation_protocol=about["validation_protocol"],
         limits=(about["limits"][0], about["limits"][1]),
         instances=instances,
-        prepared=prepared,
+        label_scale=tuple(about["label_scale"]),
     )
     return fitted, about
 
 
-def _scores(settings: Settings, weights: dict[str, Tensor], layout: Layout, encoded: Encoded) -> Answers:
+def _scores(
+    settings: Settings, weights: dict[str, Tensor], layout: Layout, encoded: Encoded, label_scale: tuple[float, float]
+) -> Answers:
     if model_info(settings.model).make is None:
         counted = settings.count()
         counted.load(weights)
@@ -109,7 +125,7 @@ def _scores(settings: Settings, weights: dict[str, Tensor], layout: Layout, enco
     if tuple(table.shape) != (layout.n_rows, model.row_width):
         raise ValueError(f"their shape is {tuple(table.shape)}, expected {(layout.n_rows, model.row_width)}")
     load_weights(model, table, weights)
-    return Scorer(model, table, encoded, layout.field_of_row())
+    return Scorer(model, table, encoded, layout.field_of_row(), label_scale)
 
 
 def _about(fitted: Fitted, metrics: dict[str, Any]) -> dict[str, Any]:
@@ -129,6 +145,7 @@ def _about(fitted: Fitted, metrics: dict[str, Any]) -> dict[str, Any]:
         "validation": fitted.validation,
         "validation_protocol": fitted.validation_protocol,
         "limits": list(fitted.limits),
+        "label_scale": list(fitted.label_scale),
         "metrics": metrics,
         "versions": {**versions, "numpy": np.__version__},
         "threads": torch.get_num_threads(),
@@ -138,7 +155,7 @@ def _about(fitted: Fitted, metrics: dict[str, Any]) -> dict[str, Any]:
 def _card(about: dict[str, Any]) -> str:
     """The run for a reader."""
     lines = [f"# {about['model']} on {about['data']['name']}", ""]
-    if about["preset"] == "paper":
+    if about["preset"] == "paper" and about["task"] == "topn":
         lines += ["**Trained as published: the epoch was chosen on the TEST part. For comparison with the paper only.**", ""]
     lines += [
         f"- task {about['task']}, {about['regime']}, best epoch {about['best_epoch']}",

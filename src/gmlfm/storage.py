@@ -1,4 +1,5 @@
-"""Writing that never leaves half a file: everything goes to a temporary neighbour first and is renamed when whole."""
+"""Writing that never leaves half a file: everything goes to a temporary neighbour first and is renamed when whole.
+And how much memory there is."""
 
 from __future__ import annotations
 
@@ -71,6 +72,14 @@ def _telling(path: Path) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise DataError(f"{path} could not be written ({reason}); what was there before is unchanged.") from error
+
+
+def free_memory() -> int | None:
+    """Bytes of memory that are free, where the system tells."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
 
 
 def _umask() -> int:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from gmlfm.data.prepared import PreparedData
 from gmlfm.data.restoring import restore
 from gmlfm.data.sources.bazaar import Market, write_bazaar
 from gmlfm.data.sources.preparing import prepare
-from gmlfm.errors import OptionError
+from gmlfm.errors import DataError, OptionError
 
 QUICK = {"k": 8, "epochs": 4, "threads": 1, "seed": 1}
 
@@ -31,7 +32,7 @@ def prepared(market: Path, tmp_path_factory: pytest.TempPathFactory) -> Prepared
 
 
 def test_restored_data_are_those_read_in_memory(prepared: PreparedData, market: Path) -> None:
-    data, split, encoder, encoded = restore(prepared)
+    data, split, encoder = restore(prepared)
     memory = load_dataset(market)
     pairs = {
         (data.users.ids[int(user)], data.items.ids[int(item)])
@@ -42,14 +43,13 @@ def test_restored_data_are_those_read_in_memory(prepared: PreparedData, market: 
         for user, item in zip(memory.user_numbers, memory.item_numbers, strict=True)
     }
     assert len(split.train) + len(split.validation) + len(split.test) == data.n_interactions
-    # Nothing is rare here, so encoding the restored fields gives the prepared attributes again, ids included.
-    again = encoder.encode(data)
-    for one, other in ((again.user, encoded.user), (again.item, encoded.item)):
-        order = np.argsort(one.ids, axis=1), np.argsort(other.ids, axis=1)
-        np.testing.assert_array_equal(np.sort(one.ids, axis=1), np.sort(other.ids, axis=1))
-        np.testing.assert_allclose(
-            np.take_along_axis(one.values, order[0], 1), np.take_along_axis(other.values, order[1], 1), atol=1e-5
-        )
+    for restored, read in ((data.users, memory.users), (data.items, memory.items)):
+        both = [pl.DataFrame([one.ids.alias("id"), *one.fields.iter_columns()]).sort("id") for one in (restored, read)]
+        assert both[0].equals(both[1])
+    encoded = encoder.encode(data)
+    for one, other in ((encoded.user, prepared.users), (encoded.item, prepared.items)):
+        np.testing.assert_array_equal(one.ids, other.ids)
+        np.testing.assert_array_equal(one.values, other.values)
 
 
 def test_a_prepared_folder_is_trained_from_and_recommended_from(
@@ -84,6 +84,26 @@ def test_counted_models_count_shards_too(prepared: PreparedData, market: Path) -
         assert one.evaluate(protocol="full").metrics["hr@10"] == pytest.approx(
             memory.evaluate(protocol="full").metrics["hr@10"], abs=1e-9
         )
+
+
+def test_a_cut_cache_is_made_again_and_missing_values_are_told_of_first(prepared: PreparedData, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(prepared.folder, copy)
+    cache = copy / "cache" / "items.ids.npy"
+    cache.write_bytes(cache.read_bytes()[:200])
+    np.testing.assert_array_equal(PreparedData(copy).items.ids, prepared.items.ids)
+    (copy / "values.parquet").unlink()
+    with pytest.raises(DataError, match=r"values.parquet is missing or damaged"):
+        Recommender(**QUICK).fit(PreparedData(copy))
+
+
+def test_data_with_few_items_are_validated_on_fewer_candidates(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pl.DataFrame({"u": rng.integers(0, 30, 400), "i": rng.integers(0, 40, 400)}).write_csv(tmp_path / "r.csv")
+    (tmp_path / "dataset.toml").write_text('[interactions]\npath = "r.csv"\nuser = "u"\nitem = "i"\n')
+    folder = prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "p")
+    fitted = Recommender(**QUICK).fit(folder).fitted
+    assert 1 <= int(fitted.validation_protocol.split()[0]) < 40
 
 
 def test_another_split_or_task_is_refused(prepared: PreparedData) -> None:

@@ -45,17 +45,21 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps({**about, **found.metrics, **({"groups": found.groups} if found.groups else {})}))
         return
-    published = recommender.about.get("preset") == "paper"
+    published = fitted.settings.preset == "paper" and fitted.settings.task == "topn"
     title = f"{fitted.settings.model} on {fitted.data.name}, {found.protocol}, {options.part}, {fitted.regime}"
     table = Table(title=title + (", TRAINED AS PUBLISHED" if published else ""), title_justify="left", header_style="bold")
-    for name in (*(("group", "rows") if found.groups else ()), *found.metrics):
+    groups = {"all": found.metrics, **found.groups} if found.groups else {"": found.metrics}
+    table.add_column("")
+    for name in groups:
         table.add_column(name, justify="right")
-    whole = [f"{value:.4f}" for value in found.metrics.values()]
-    table.add_row(*(("all", f"{sum(one['rows'] for one in found.groups.values()):,.0f}") if found.groups else ()), *whole)
-    for group, means in found.groups.items():
-        shown = [f"{means[name]:.4f}" if name in means else "-" for name in found.metrics]
-        table.add_row(group, f"{means['rows']:,.0f}", *shown)
+    names = [*(["rows"] if found.groups else []), *found.metrics]
+    total = sum(one["rows"] for one in found.groups.values())
+    for name in names:
+        values = [total if (group, name) == ("all", "rows") else means.get(name) for group, means in groups.items()]
+        table.add_row(name, *("-" if one is None else f"{one:,.0f}" if name == "rows" else f"{one:.4f}" for one in values))
     console = Console()
     console.print(table)
-    if published or found.protocol == "paper":
-        console.print("[yellow]note[/] for comparison with the published figures only: the epoch was chosen on the test part.")
+    reasons = ["the epoch was chosen on the test part"] if published else []
+    reasons += ["ties count as hits"] if found.protocol == "paper" else []
+    if reasons:
+        console.print(f"[yellow]note[/] for comparison with the published figures only: {' and '.join(reasons)}.")

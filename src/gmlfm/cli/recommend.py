@@ -50,6 +50,13 @@ def run(options: argparse.Namespace) -> None:
 
     if sum([bool(options.user), options.attributes is not None, options.all]) != 1:
         raise OptionError("say for whom: --user ID, --attributes K=V,... or --all --out FILE.")
+    for given, name, goes_with in (
+        (options.out and not options.all, "--out", "--all"),
+        (options.history and options.attributes is None, "--history", "--attributes"),
+        (options.seen and options.attributes is not None, "--seen", "--user or --all"),
+    ):
+        if given:
+            raise OptionError(f"{name} goes with {goes_with} only.")
     recommender = Recommender.load(options.run_folder)
     if options.all:
         _everybody(recommender, options)
@@ -65,12 +72,12 @@ def run(options: argparse.Namespace) -> None:
     told += [
         f"user '{user}' was not met in training: scored from attributes and the unknown row." for user in _strangers(table)
     ]
+    console = Console(stderr=options.json)
+    for note in told:
+        console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
     if options.json:
         print(json.dumps(table.to_dicts(), ensure_ascii=False))
         return
-    console = Console()
-    for note in told:
-        console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
     shown = Table(header_style="bold")
     names = [name for name in table.columns if name != "known"]
     for name in names:

@@ -39,7 +39,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--refit", nargs="?", const="yes", choices=("yes", "all"), help="train again on train + validation, or on all rows"
     )
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="of weights, negatives and order (default: 0)")
     parser.add_argument("--threads", type=int, metavar="N")
     parser.add_argument("--device", default="auto", metavar="D", help="auto, cpu or cuda (default: auto)")
     parser.add_argument(
@@ -66,7 +66,8 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
         if not equals or not name:
             raise OptionError(f"--set takes KEY=VALUE, such as k=32; got '{one}'.")
         given[name.strip()] = value.strip()
-    given["seed"] = options.seed
+    if options.seed is not None:
+        given["seed"] = options.seed
     if options.threads is not None:
         if options.threads < 1:
             raise OptionError(f"--threads is {options.threads}; expected 1 or more.")
@@ -96,7 +97,9 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps({**told, "data_hash": fitted.data.content_hash, "split_hash": fitted.split.hash}))
         return
     found = ", ".join(f"{name} {value:.4f}" for name, value in fitted.validation.items())
-    console.print(f"Best epoch {fitted.best_epoch}" + (f": validation {found}" if found else "") + f" ({fitted.regime}).")
+    part = "TEST, as published," if fitted.validation_protocol == "paper" else "validation"
+    if fitted.history:
+        console.print(f"Best epoch {fitted.best_epoch}" + (f": {part} {found}" if found else "") + f" ({fitted.regime}).")
     console.print(f"Saved in [bold]{options.out}[/]. Next: gmlfm evaluate {options.out}", soft_wrap=True)
 
 
@@ -121,7 +124,7 @@ class TrainingBar:
         self._progress.update(self._task, completed=done, total=total, told=f"loss {loss:.4f}")
 
     def on_epoch(self, report: EpochReport, trainer: Trainer) -> None:
-        found = "  ".join(f"{name} {value:.4f}" for name, value in report.validation.items() if not name.startswith("negative"))
+        found = "  ".join(f"{name} {value:.4f}" for name, value in report.validation.items())
         best = "  best so far" if report.best and report.validation else ""
         speed = f"{report.instances_per_second / 1e3:.0f} k instances/s"
         self._console.print(

@@ -163,8 +163,9 @@ class ShardBatches:
         rank: int = 0,
         of: int = 1,
         task: str = "topn",
+        label_scale: tuple[float, float] = (0.0, 1.0),
     ) -> None:
-        self._data, self._parts, self._ranks = data, parts, task == "topn"
+        self._data, self._parts, self._ranks, self._label_scale = data, parts, task == "topn", label_scale
         self._numbers = list(range(rank, data.n_shards, of))
         first = {field.part: field for field in reversed(data.info.fields) if field.kind == "id"}
         trained = np.zeros(data.info.n_items, bool)
@@ -195,7 +196,8 @@ class ShardBatches:
         users, items = shard.users[kept], shard.items[kept]
         encoded = Encoded(self._data.users, shard.context, self._data.items)
         if not self._ranks:
-            labels = shard.columns["label"].to_numpy()[kept].astype(np.float32)
+            centre, spread = self._label_scale
+            labels = ((shard.columns["label"].to_numpy()[kept] - centre) / spread).astype(np.float32)
             return LabelledBatches(users, items, labels, kept, encoded, self._ids, options)
         weighted = "weight" in shard.columns.columns
         weights = shard.columns["weight"].to_numpy()[kept].astype(np.float32) if weighted else None

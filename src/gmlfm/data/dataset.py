@@ -125,7 +125,10 @@ class Dataset:
             raise DataError(
                 f"dataset '{self.name}' declares no label, which the task 'rating' predicts; set [interactions] label."
             )
-        return np.flatnonzero(self.interactions["label"].is_not_null().to_numpy()).astype(np.int64)
+        rows = np.flatnonzero(self.interactions["label"].is_not_null().to_numpy()).astype(np.int64)
+        if len(rows) == 0:
+            raise DataError(f"no row of dataset '{self.name}' has a label, which the task 'rating' learns from.")
+        return rows
 
     def order_in_time(self, rows: Rows) -> Rows:
         """The rows in the order of time, then of position in the file. A row without a time counts as earliest."""

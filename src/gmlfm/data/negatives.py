@@ -187,7 +187,14 @@ def evaluation_candidates(
     had = Pairs.positives(data, more)
     allowed = data.seen_items if candidates is None else candidates
     sampler = NegativeSampler(had.users, had.items, len(data.users), allowed, None, data.users.ids)
-    drawn = sampler.draw_distinct(data.user_numbers[rows], n, np.random.default_rng([seed, 2]))
+    users = data.user_numbers[rows]
+    least = int(np.argmin(sampler.free(users)))
+    if sampler.free(users)[least] < n:
+        raise DataError(
+            f"user '{data.users.ids[int(users[least])]}' leaves {sampler.free(users)[least]:,} of {len(allowed):,} items, but "
+            f"{n} are to be sampled for her; these data are too small for that protocol, use full."
+        )
+    drawn = sampler.draw_distinct(users, n, np.random.default_rng([seed, 2]))
     return drawn, hashlib.sha256(rows.astype("<i8").tobytes() + drawn.astype("<i4").tobytes()).hexdigest()[:16]
 
 

@@ -3,7 +3,7 @@ tells the layout, which any engine may write.
 
     prepared.json                   what is here: counts, fields, split, shards
     values.parquet                  field, value: the text of each value row, in row order
-    users/NNNNN.parquet             number, id, rows, x (and title): a side's attributes, numbers ascending over shards
+    users/NNNNN.parquet             number, id, rows, x, the fields as they came (and title); numbers ascending over shards
     items/NNNNN.parquet
     interactions/NNNNN.parquet      user, item, part (and time, label, weight, rows, x): all rows of a user in one shard
 """
@@ -25,7 +25,7 @@ from gmlfm.data.attributes import PADDING, AttributeTable, FieldCode
 from gmlfm.errors import DataError
 from gmlfm.storage import write_text
 
-FORMAT = 1
+FORMAT = 2
 _CACHE = "cache"
 
 
@@ -108,22 +108,32 @@ class PreparedData:
             yield self.shard(number)
 
     def shard(self, number: int) -> Shard:
-        frame = _parquet(self.folder / "interactions" / f"{self.info.interactions[number].name}.parquet")
+        frame = self._interactions(number)
         context = (
             padded(frame["rows"], frame["x"], self.info.widths["context"])
             if "rows" in frame.columns
             else _no_context(frame.height)
         )
-        others = frame.select(name for name in frame.columns if name not in ("user", "item", "part", "rows", "x"))
+        ours = ("user", "item", "part", "rows", "x")
+        others = frame.select(name for name in frame.columns if name not in ours and not name.startswith("context "))
         return Shard(frame["user"].to_numpy(), frame["item"].to_numpy(), frame["part"].to_numpy(), context, others)
 
-    def ids(self, side: Literal["users", "items"], shard: int) -> pl.DataFrame:
-        """number, id (and title) of one side's shard."""
-        info = (self.info.users if side == "users" else self.info.items)[shard]
-        frame = _parquet(self.folder / side / f"{info.name}.parquet")
-        return frame.select(name for name in frame.columns if name in ("number", "id", "title"))
+    def side(self, side: Literal["users", "items"]) -> pl.DataFrame:
+        """id, the fields as 'field NAME' and the title, if there is one, by number."""
+        shards = self.info.users if side == "users" else self.info.items
+        frames = [_parquet(self.folder / side / f"{one.name}.parquet").drop("number", "rows", "x") for one in shards]
+        return pl.concat(frames)
 
-    def _side(self, folder: str, part: str, shards: tuple[ShardInfo, ...]) -> AttributeTable:
+    def context(self, number: int) -> pl.DataFrame:
+        """The context fields of one shard's interactions, as they came."""
+        frame = self._interactions(number)
+        names = [name for name in frame.columns if name.startswith("context ")]
+        return frame.select(pl.col(name).alias(name.removeprefix("context ")) for name in names)
+
+    def _interactions(self, number: int) -> pl.DataFrame:
+        return _parquet(self.folder / "interactions" / f"{self.info.interactions[number].name}.parquet")
+
+    def _side(self, folder: str, part: str, shards: tuple[ShardInfo, ...], again: bool = False) -> AttributeTable:
         """Memory-mapped arrays, written beside the Parquet files when they are first asked for."""
         width, total = self.info.widths[part], sum(shard.rows for shard in shards)
         paths = [self.folder / _CACHE / f"{folder}.{kind}.npy" for kind in ("ids", "values")]
@@ -140,7 +150,14 @@ class PreparedData:
                     table.values.tofile(values)
             for draft, path in zip(drafts, paths, strict=True):
                 draft.replace(path)
-        return AttributeTable(np.load(paths[0], mmap_mode="r"), np.load(paths[1], mmap_mode="r"))
+        try:
+            return AttributeTable(np.load(paths[0], mmap_mode="r"), np.load(paths[1], mmap_mode="r"))
+        except (ValueError, EOFError, OSError):
+            if again:
+                raise DataError(f"{paths[0].parent} cannot be written and read back; is the disk full?") from None
+            for path in paths:
+                path.unlink(missing_ok=True)  # cut short by a crash; the Parquet files have it all
+            return self._side(folder, part, shards, again=True)
 
 
 def padded(rows: pl.Series, x: pl.Series, width: int) -> AttributeTable:

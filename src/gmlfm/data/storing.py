@@ -11,8 +11,6 @@ import numpy as np
 import polars as pl
 
 from gmlfm.data.dataset import Dataset, Side
-from gmlfm.data.encoding import Encoded
-from gmlfm.data.prepared import padded, unpadded
 from gmlfm.data.schema import Field, InteractionsSchema, ReadOptions, Schema, SideSchema
 from gmlfm.data.splits import TEST, TRAIN, UNUSED, VALIDATION, Split
 from gmlfm.errors import DataError
@@ -101,25 +99,6 @@ def load_split(folder: Path) -> Split:
     if split.hash != about["hash"]:
         raise DataError(f"{folder} holds a damaged split: its rows do not fit its hash.")
     return split
-
-
-def save_encoded(encoded: Encoded, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, table in vars(encoded).items():
-        rows, x = unpadded(table)
-        pl.DataFrame({"rows": rows, "x": x}).write_parquet(folder / f"{name}.parquet")
-
-
-def load_encoded(folder: Path) -> Encoded:
-    try:
-        frames = {name: pl.read_parquet(folder / f"{name}.parquet") for name in ("user", "context", "item")}
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{folder} holds no readable attributes ({str(error).splitlines()[0]}).") from error
-    return Encoded(**{name: padded(one["rows"], one["x"], _width(one["rows"])) for name, one in frames.items()})
-
-
-def _width(rows: pl.Series) -> int:
-    return int(rows.list.len().cast(pl.Int64).to_numpy().max(initial=0))
 
 
 def _sides(data: Dataset) -> tuple[tuple[str, Side], tuple[str, Side]]:

@@ -44,7 +44,7 @@ class Evaluation:
             if inside.any():
                 means = {key: float(values[inside].mean()) for key, values in self.queries.items()}
                 if "squared_error" in means:
-                    means["rmse"] = means.pop("squared_error") ** 0.5
+                    means["rmse"], means["mae"] = means.pop("squared_error") ** 0.5, means.pop("absolute_error")
                 found[name] = {"rows": float(inside.sum()), **means}
         return replace(self, groups=found)
 
@@ -61,8 +61,7 @@ def evaluate_ranking(
     more: Pairs | None = None,
 ) -> Evaluation:
     """Rank the target of each tested row among its candidates. more: positives that other data know of these users."""
-    if protocol not in PROTOCOLS:
-        raise OptionError(f"protocol is '{protocol}'{did_you_mean(protocol, PROTOCOLS)}")
+    check_protocol(protocol, seed)
     if len(rows) == 0:
         raise DataError("there are no rows to test; the split kept none, or every user has too few.")
     if protocol == "full":
@@ -75,6 +74,13 @@ def evaluate_ranking(
         where = Places(where.better, np.zeros_like(where.tied))
     queries = ranking_metrics(where, n)
     return Evaluation(protocol, _means(queries), queries, rows, name)
+
+
+def check_protocol(protocol: str, seed: int) -> None:
+    if protocol not in PROTOCOLS:
+        raise OptionError(f"protocol is '{protocol}'{did_you_mean(protocol, PROTOCOLS)}")
+    if seed < 0:
+        raise OptionError(f"seed is {seed}; expected 0 or more.")
 
 
 def _full(scores: Scores, data: Dataset, rows: Rows, n: int, candidates: Ints, more: Pairs | None) -> Evaluation:
@@ -132,7 +138,7 @@ def evaluate_labels(
             "auc": auc(predicted.astype(np.float64), labels > 0),
             "log_loss": log_loss(predicted.astype(np.float64), labels > 0),
         }
-    return Evaluation("labels", metrics, {"squared_error": (kept - truth) ** 2})
+    return Evaluation("labels", metrics, {"squared_error": (kept - truth) ** 2, "absolute_error": np.abs(kept - truth)})
 
 
 def _means(queries: dict[str, npt.NDArray[np.float64]]) -> dict[str, float]:

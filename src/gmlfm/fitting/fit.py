@@ -52,7 +52,7 @@ def fit(
         else MemoryJob(data, settings, split, options, chosen)
     )
     if folder is not None:
-        job.stamp(folder, resume)
+        job.stamp(folder, resume, refit)
     if model_info(settings.model).make is None:
         return job.finish(_counted(job, refit))
     return job.finish(_trained(job, refit, folder, resume, observer or Silent()))
@@ -63,13 +63,15 @@ def _trained(job: Job, refit: Refit, folder: Path | None, resume: bool, observer
     trainer = job.train(material, _place(folder, "checkpoints"), resume, observer, validate=True)
     history, best = list(job.history), trainer.best_epoch
     chosen: dict[str, float] = next((one["validation"] for one in history if one["epoch"] == best), {})
-    if refit:
+    diverged = trainer.diverged
+    if refit and not diverged:
         material = job.again(refit)
         place = _place(folder, "checkpoints-refit")
         trainer = job.train(material, place, resume, observer, validate=False, epochs=max(best, 1))
     weights = {name: one.detach().cpu().clone() for name, one in trainer.weights().items()}
-    scores = Scorer(trainer.model.cpu(), weights["table"], material.encoded, material.layout.field_of_row())
-    return Outcome(material.encoded, scores, weights, regime(refit), best, chosen, history)
+    scores = Scorer(trainer.model.cpu(), weights["table"], material.encoded, material.layout.field_of_row(), job.label_scale())
+    found = regime(False if diverged else refit)
+    return Outcome(material.encoded, scores, weights, found, best, chosen, history, job.label_scale(), diverged)
 
 
 def _counted(job: Job, refit: Refit) -> Outcome:

@@ -28,6 +28,8 @@ class Outcome:
     best_epoch: int = 0
     validation: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
+    label_scale: tuple[float, float] = (0.0, 1.0)
+    diverged: str = ""
 
 
 @dataclass
@@ -48,7 +50,8 @@ class Fitted:
     history: list[dict[str, Any]] = field(default_factory=list)
     limits: tuple[float, float] = (-1.0, 1.0)
     instances: Instances | None = None
-    prepared: bool = False  # encoded elsewhere: the data at hand could not be encoded to the same again
+    label_scale: tuple[float, float] = (0.0, 1.0)  # centre and spread of the training labels, which scores are given in
+    diverged: str = ""  # why training stopped before its time
 
 
 def regime(refit: Refit) -> str:

@@ -16,7 +16,7 @@ from gmlfm.data.encoding import Encoded
 from gmlfm.errors import OptionError
 from gmlfm.fitting.fitted import Fitted, Outcome, Refit
 from gmlfm.models.base import Layout, Positives
-from gmlfm.storage import write_text
+from gmlfm.storage import free_memory, write_text
 from gmlfm.training.checkpoint import newest_checkpoint, save_checkpoint
 from gmlfm.training.loop import EpochReport, Observer, Trainer, Validate
 from gmlfm.training.settings import Settings
@@ -51,6 +51,10 @@ class Job(ABC):
     def validate(self, material: Material) -> Validate | None: ...
 
     @abstractmethod
+    def label_scale(self) -> tuple[float, float]:
+        """Centre and spread of the training labels of the task rating; (0, 1) for the others."""
+
+    @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
         """Names the data and the split, so that nothing else is resumed."""
 
@@ -60,9 +64,9 @@ class Job(ABC):
 
     @property
     def metric(self) -> str:
-        """The validation result that decides."""
+        """The validation result that decides; '-' before it where less is better."""
         if self.settings.task != "topn":
-            return "negative_rmse"
+            return "-rmse"
         return "hr@10" if self.as_published else "ndcg@10"
 
     @property
@@ -87,6 +91,7 @@ class Job(ABC):
                 material.encoded.user.ids[positives.users, 0].astype("int64"),
                 material.encoded.item.ids[positives.items, 0].astype("int64"),
             )
+        refuse_too_large(material.layout.n_rows, model.row_width)
         trainer = Trainer(model, material.layout.n_rows, options, self.device, material.layout.field_of_row())
         held = newest_checkpoint(place) if place is not None and resume else None
         if held is not None:
@@ -96,9 +101,9 @@ class Job(ABC):
         trainer.fit(material.batches(), check, self.metric, watch)
         return trainer
 
-    def stamp(self, folder: Path, resume: bool) -> None:
+    def stamp(self, folder: Path, resume: bool, refit: Refit) -> None:
         """A run folder belongs to one fit: another's checkpoints must not be continued."""
-        about = json.dumps({**self.settings.to_dict(), **self.fingerprint()}, sort_keys=True)
+        about = json.dumps({**self.settings.to_dict(), **self.fingerprint(), "refit": refit}, sort_keys=True)
         path = folder / "fit.json"
         if resume and path.exists() and path.read_text(encoding="utf-8") != about:
             raise OptionError(f"{folder} was begun with other data or settings and cannot be resumed; leave --resume out.")
@@ -130,6 +135,17 @@ class _Recorder:
         if self._place is not None:
             save_checkpoint(self._place, *trainer.state())
         self._outer.on_epoch(report, trainer)
+
+
+def refuse_too_large(n_rows: int, width: int) -> None:
+    """The table, its best copy and two moments: better a sentence than a killed process."""
+    needed = 16 * n_rows * width
+    free = free_memory()
+    if free is not None and needed > free:
+        raise OptionError(
+            f"the table of {n_rows:,} rows of {width:,} numbers takes {needed / 2**30:.1f} GiB in training and "
+            f"{free / 2**30:.1f} GiB are free; lower k, or raise min_count."
+        )
 
 
 def _read_lines(path: Path) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.negatives import Instances, TrainingNegatives, implicit_instances, training_sampler
 from gmlfm.data.splits import make_split
-from gmlfm.errors import DataError
+from gmlfm.errors import DataError, OptionError
 from gmlfm.evaluation.protocols import N_SAMPLED, evaluate_labels, evaluate_ranking
 from gmlfm.fitting.fitted import Fitted, Outcome, Refit
 from gmlfm.fitting.job import Job, Material
@@ -24,17 +24,26 @@ from gmlfm.retrieval import Scorer
 from gmlfm.training.loop import Validate
 from gmlfm.training.settings import Settings
 
+_LARGEST_LABEL = 1e15
+
 
 class MemoryJob(Job):
     def __init__(self, data: Dataset, settings: Settings, split: str, options: dict[str, Any], device: str) -> None:
         super().__init__(settings, device)
         self.data = data
         self.instances: Instances | None = None
+        self._label_scale = (0.0, 1.0)
+        if settings.task == "implicit" and split not in ("leave-one-out", "random"):
+            raise OptionError(
+                f"the task 'implicit' splits its drawn instances at random, 70/20/10; '{split}' cannot be asked for."
+            )
         if settings.task == "implicit":
             self.instances = implicit_instances(data, settings.batches.n_negatives or 2, int(options.get("seed", 0)))
             self.split = self.instances.split
         else:
             self.split = make_split(data, split, task=settings.task, **{"seed": 0, **options})  # type: ignore[arg-type]
+        if settings.task == "rating":
+            self._label_scale = centre_and_spread(data.interactions["label"].to_numpy()[self.split.train])
 
     def first(self) -> Material:
         """The paper's procedure has no validation part."""
@@ -46,6 +55,9 @@ class MemoryJob(Job):
     def again(self, refit: Refit) -> Material:
         parts = [self.split.train, self.split.validation] + ([self.split.test, self.split.unused] if refit == "all" else [])
         return self._material(np.sort(np.concatenate(parts)))
+
+    def label_scale(self) -> tuple[float, float]:
+        return self._label_scale
 
     def fingerprint(self) -> dict[str, Any]:
         return {"data": self.data.content_hash, "split": self.split.hash}
@@ -68,16 +80,14 @@ class MemoryJob(Job):
             return None
 
         def validate(model: Model, table: Tensor) -> Mapping[str, float]:
-            scores = Scorer(model, table, material.encoded, material.layout.field_of_row())
+            scores = Scorer(model, table, material.encoded, material.layout.field_of_row(), self._label_scale)
             if self.settings.task == "topn":
                 found = evaluate_ranking(scores, self.data, rows, self.validation_protocol).metrics
                 return {name: found[name] for name in ("hr@10", "ndcg@10")}
             users, items, labels, interactions = labelled(self.data, self.instances, rows)
             predicted = scores.pairs(users, items[:, None], interactions)[:, 0]
-            found = evaluate_labels(
-                predicted, labels, self._limits(self.split.train), implicit=self.instances is not None
-            ).metrics
-            return {**found, "negative_rmse": -found["rmse"]}
+            limits = self._limits(self.split.train)
+            return evaluate_labels(predicted, labels, limits, implicit=self.instances is not None).metrics
 
         return validate
 
@@ -126,7 +136,16 @@ class MemoryJob(Job):
             return RankingBatches(users, items, rows, encoded, known, negatives, options, self._weights(rows))
         users, items, labels, interactions = labelled(self.data, self.instances, rows)
         known = IdRows.of(encoder, items[labels > 0] if self.instances else items, len(data.items))
-        return LabelledBatches(users, items, labels, interactions, encoded, known, options)
+        centre, spread = self._label_scale
+        return LabelledBatches(users, items, (labels - centre) / spread, interactions, encoded, known, options)
+
+
+def centre_and_spread(labels: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Labels are learned from their mean and in their spread, so that a learning rate suits stars as well as prices."""
+    if not np.isfinite(labels).all() or np.abs(labels).max() > _LARGEST_LABEL:
+        worst = labels[np.argmax(np.where(np.isfinite(labels), np.abs(labels), np.inf))]
+        raise DataError(f"a label is {worst:g}; expected numbers up to {_LARGEST_LABEL:g}.")
+    return float(labels.mean()), float(labels.std()) or 1.0
 
 
 def labelled(

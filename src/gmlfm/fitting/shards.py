@@ -6,7 +6,7 @@ interactions as numbers: some twenty bytes each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from gmlfm.evaluation.metrics import places, ranking_metrics
 from gmlfm.evaluation.protocols import N_SAMPLED, evaluate_labels
 from gmlfm.fitting.fitted import Fitted, Outcome, Refit
 from gmlfm.fitting.job import Job, Material
+from gmlfm.fitting.memory import centre_and_spread
 from gmlfm.models.base import Layout, Model, Positives
 from gmlfm.retrieval import Scorer
 from gmlfm.training.loop import Validate
@@ -46,6 +47,10 @@ class ShardJob(Job):
         self.data = data
         self._encoded = Encoded(data.users, _nothing(), data.items)
         self._protocol = ""
+        _ = data.values  # a folder that is not whole is better told of before training than after
+        self._label_scale = (0.0, 1.0)
+        if settings.task == "rating":
+            self._label_scale = centre_and_spread(np.concatenate(list(self._labels())))
 
     def first(self) -> Material:
         return self._material((TRAIN,))
@@ -53,11 +58,15 @@ class ShardJob(Job):
     def again(self, refit: Refit) -> Material:
         return self._material((TRAIN, VALIDATION, TEST) if refit == "all" else (TRAIN, VALIDATION))
 
+    def label_scale(self) -> tuple[float, float]:
+        return self._label_scale
+
     def fingerprint(self) -> dict[str, Any]:
         return {"prepared": self.data.info.source_hash, "split": self.data.info.split}
 
     def finish(self, found: Outcome) -> Fitted:
-        data, split, encoder, encoded = restore(self.data)
+        data, split, encoder = restore(self.data)
+        encoded = encoder.encode(data)
         scores = found.scores.over(encoded) if isinstance(found.scores, Scorer) else found.scores
         values = {**vars(found), "encoded": encoded, "scores": scores}
         return Fitted(
@@ -68,7 +77,6 @@ class ShardJob(Job):
             **values,
             validation_protocol=self._protocol,
             limits=self._limits(),
-            prepared=True,
         )
 
     def validate(self, material: Material) -> Validate | None:
@@ -77,16 +85,16 @@ class ShardJob(Job):
             return None
         held = self._held_out(min(1.0, _MOST_TESTED / total))
         limits = self._limits()
-        self._protocol = f"sampled, {len(held.labels):,} of {total:,} rows" if self.settings.task == "topn" else ""
+        if self.settings.task == "topn":
+            self._protocol = f"{held.items.shape[1] - 1} sampled, {len(held.labels):,} of {total:,} rows"
 
         def validate(model: Model, table: Tensor) -> Mapping[str, float]:
-            scores = Scorer(model, table, material.encoded, material.layout.field_of_row())
+            scores = Scorer(model, table, material.encoded, material.layout.field_of_row(), self._label_scale)
             found = scores.pairs_for(held.asking, held.items)
             if self.settings.task == "topn":
                 queries = ranking_metrics(places(found[:, 0], found[:, 1:]), 10)
                 return {name: float(queries[name].mean()) for name in ("hr@10", "ndcg@10")}
-            result = evaluate_labels(found[:, 0], held.labels, limits, implicit=False).metrics
-            return {**result, "negative_rmse": -result["rmse"]}
+            return evaluate_labels(found[:, 0], held.labels, limits, implicit=False).metrics
 
         return validate
 
@@ -95,7 +103,7 @@ class ShardJob(Job):
         return Material(
             Layout(self.data.info.fields),
             self._encoded,
-            lambda: ShardBatches(self.data, options, parts, task=self.settings.task),
+            lambda: ShardBatches(self.data, options, parts, task=self.settings.task, label_scale=self._label_scale),
             lambda: self._positives(parts),
         )
 
@@ -110,8 +118,12 @@ class ShardJob(Job):
     def _limits(self) -> tuple[float, float]:
         if self.settings.task != "rating":
             return (-1.0, 1.0)
-        labels = [shard.columns["label"].to_numpy()[shard.parts == TRAIN] for shard in self.data.shards()]
-        return min(float(np.nanmin(one)) for one in labels), max(float(np.nanmax(one)) for one in labels)
+        labels = np.concatenate(list(self._labels()))
+        return float(labels.min()), float(labels.max())
+
+    def _labels(self) -> Iterator[npt.NDArray[np.float64]]:
+        for shard in self.data.shards():
+            yield shard.columns["label"].to_numpy()[(shard.parts == TRAIN) & shard.columns["label"].is_not_null().to_numpy()]
 
     def _held_out(self, share: float) -> _HeldOut:
         """Validation rows, thinned to `share`, for top-n each with 99 items that are none of the user's positives."""
@@ -120,6 +132,7 @@ class ShardJob(Job):
             seen[shard.items] = True
         candidates = np.flatnonzero(seen).astype(np.int32)
         asking, items, labels = [], [], []
+        n = N_SAMPLED  # fewer where a user leaves fewer
         for number, shard in enumerate(self.data.shards()):
             rng = np.random.default_rng([2, number])
             positive = shard.columns["positive"].to_numpy()
@@ -133,7 +146,8 @@ class ShardJob(Job):
                 first = int(shard.users.min())
                 local = (shard.users - first).astype(np.int32)
                 sampler = NegativeSampler(local[positive], shard.items[positive], int(local.max()) + 1, candidates)
-                drawn = sampler.draw_distinct(local[rows], N_SAMPLED, rng)
+                n = min(n, int(sampler.free(local[rows]).min()))
+                drawn = sampler.draw_distinct(local[rows], n, rng)
                 items.append(np.concatenate([shard.items[rows][:, None], drawn], axis=1))
                 labels.append(np.ones(len(rows), np.float32))
             else:
@@ -142,7 +156,7 @@ class ShardJob(Job):
         if not asking:
             raise DataError(f"{self.data.folder} holds no validation rows for the task '{self.settings.task}'.")
         whole = AttributeTable(np.concatenate([one.ids for one in asking]), np.concatenate([one.values for one in asking]))
-        return _HeldOut(whole, np.concatenate(items), np.concatenate(labels))
+        return _HeldOut(whole, np.concatenate([one[:, : n + 1] for one in items]), np.concatenate(labels))
 
 
 @dataclass(frozen=True)

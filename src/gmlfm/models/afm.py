@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gmlfm.errors import OptionError
 from gmlfm.models.base import Attributes, Model
-from gmlfm.models.layers import at_least_one, linear_term, normal_rows, scaled, share
+from gmlfm.models.layers import at_least_one, factors, linear_term, normal_rows, scaled, share, spread
 from gmlfm.models.spaces import DROPOUT, FACTORS, Choice
 
 SPACE = {
@@ -35,7 +35,7 @@ class AFM(Model):
         v_scale: float = 0.01,
     ) -> None:
         super().__init__()
-        self.k, self.v_scale = at_least_one(k, "k"), v_scale
+        self.k, self.v_scale = factors(k), spread(v_scale)
         if not 0 <= attention_l2 < float("inf"):
             raise OptionError(f"attention_l2 is {attention_l2}; expected 0 or more.")
         self.attention_l2 = attention_l2

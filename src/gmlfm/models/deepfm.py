@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gmlfm.models.base import Attributes, Layout, Model
 from gmlfm.models.fm import FM
-from gmlfm.models.layers import at_least_one, by_field, mlp, normal_rows, scaled, share, widths
+from gmlfm.models.layers import by_field, factors, mlp, normal_rows, scaled, share, spread, widths
 from gmlfm.models.spaces import DROPOUT, FACTORS, Choice
 
 SPACE = {"k": FACTORS, "hidden": Choice(("64", "64,64", "200,200,200", "400,400,400")), "dropout": DROPOUT}
@@ -65,7 +65,7 @@ class DeepFM(Model):
 
     def __init__(self, layout: Layout, k: int = 64, hidden: str = "64,64", dropout: float = 0.2, v_scale: float = 0.01) -> None:
         super().__init__()
-        self.k, self.v_scale = at_least_one(k, "k"), v_scale
+        self.k, self.v_scale = factors(k), spread(v_scale)
         self.machine = FM(k)
         self.fields = Fields(layout)
         self.deep = Deep(self.fields.n_users, self.fields.n_items, k, widths(hidden, "hidden"), share(dropout, "dropout"))

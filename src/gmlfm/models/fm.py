@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.models.base import Attributes, Model, SideScores
-from gmlfm.models.layers import at_least_one, linear_term, normal_rows, scaled
+from gmlfm.models.layers import factors, linear_term, normal_rows, scaled, spread
 from gmlfm.models.spaces import FACTORS, Choice
 
 SPACE = {"k": FACTORS, "v_scale": Choice((0.01, 0.1))}
@@ -23,7 +23,7 @@ class FM(Model):
 
     def __init__(self, k: int = 64, v_scale: float = 0.01) -> None:
         super().__init__()
-        self.k, self.v_scale = at_least_one(k, "k"), v_scale
+        self.k, self.v_scale = factors(k), spread(v_scale)
         self.bias = nn.Parameter(torch.zeros(()))
 
     @property

@@ -25,7 +25,7 @@ from gmlfm.kernels.second_order import (
     squared_factored,
 )
 from gmlfm.models.base import Attributes, Model, SideScores
-from gmlfm.models.layers import linear_term, take
+from gmlfm.models.layers import factors, linear_term, spread, take
 from gmlfm.models.spaces import DROPOUT, FACTORS, Choice
 
 Form = Literal["auto", "pairs", "factored"]
@@ -53,11 +53,9 @@ class GMLFM(Model):
         form: Form = "auto",
     ) -> None:
         super().__init__()
-        if k < 1:
-            raise OptionError(f"k is {k}; expected 1 or more factors.")
         if form not in ("auto", "pairs", "factored"):
             raise OptionError(f"form is '{form}'; expected auto, pairs or factored.")
-        self.k, self.form, self.v_scale = k, form, v_scale
+        self.k, self.form, self.v_scale = factors(k), form, spread(v_scale)
         self.measure = Measure(distance, p)
         self.decomposes = self.measure.decomposes and weight
         self.transform = _transform(transform, k, layers, activation, dropout, unit, start)

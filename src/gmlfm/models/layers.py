@@ -11,6 +11,8 @@ from torch.nn import functional
 from gmlfm.errors import OptionError
 from gmlfm.models.base import Attributes
 
+_MOST_FACTORS = 10_000
+
 
 def take(rows: Tensor, attributes: Attributes) -> Tensor:
     """(U, D) -> (..., F, D)."""
@@ -57,6 +59,19 @@ def share(value: float, name: str) -> float:
 def at_least_one(value: int, name: str) -> int:
     if value < 1:
         raise OptionError(f"{name} is {value}; expected 1 or more.")
+    return value
+
+
+def factors(k: int) -> int:
+    if not 1 <= k <= _MOST_FACTORS:
+        raise OptionError(f"k is {k}; expected 1 to {_MOST_FACTORS:,} factors.")
+    return k
+
+
+def spread(value: float, name: str = "v_scale") -> float:
+    """The standard deviation of a normal start."""
+    if not 0 <= value < float("inf"):
+        raise OptionError(f"{name} is {value}; expected a finite number of 0 or more.")
     return value
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from gmlfm.errors import OptionError
 from gmlfm.models.base import Attributes, Model, SideScores
-from gmlfm.models.layers import at_least_one, normal_rows, take
+from gmlfm.models.layers import factors, normal_rows, spread, take
 from gmlfm.models.spaces import FACTORS, Real, Space
 
 SPACE = {"k": FACTORS}
@@ -31,7 +31,7 @@ class MF(Model):
         self, k: int = 64, biases: bool = True, lambda_user: float = 0.0, lambda_item: float = 0.0, v_scale: float = 0.01
     ) -> None:
         super().__init__()
-        self.k, self.biases, self.v_scale = at_least_one(k, "k"), biases, v_scale
+        self.k, self.biases, self.v_scale = factors(k), biases, spread(v_scale)
         for name, value in (("lambda_user", lambda_user), ("lambda_item", lambda_item)):
             if not 0 <= value < float("inf"):
                 raise OptionError(f"{name} is {value}; expected 0 or more.")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gmlfm.errors import OptionError
 from gmlfm.models.base import Attributes, Model
-from gmlfm.models.layers import at_least_one, mlp, normal_rows, share, take, user_beside, widths
+from gmlfm.models.layers import factors, mlp, normal_rows, share, spread, take, user_beside, widths
 from gmlfm.models.spaces import DROPOUT, Choice
 
 SPACE = {
@@ -33,7 +33,7 @@ class NCF(Model):
         super().__init__()
         if pretrain < 0:
             raise OptionError(f"pretrain is {pretrain}; expected 0 or more epochs.")
-        self.k, self.v_scale, self.pretrain = at_least_one(k, "k"), v_scale, pretrain
+        self.k, self.v_scale, self.pretrain = factors(k), spread(v_scale), pretrain
         layers = widths(hidden, "hidden")
         self.deep = mlp(2 * k, layers, share(dropout, "dropout"))
         self.product_head = nn.Parameter(torch.ones(k))

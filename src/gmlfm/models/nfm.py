@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.models.base import Attributes, Model
-from gmlfm.models.layers import Normed, at_least_one, linear_term, mlp, normal_rows, scaled, share, widths
+from gmlfm.models.layers import Normed, factors, linear_term, mlp, normal_rows, scaled, share, spread, widths
 from gmlfm.models.spaces import DROPOUT, FACTORS, Choice
 
 SPACE = {"k": FACTORS, "hidden": Choice(("", "64", "64,64", "128")), "dropout": DROPOUT, "norm": Choice((False, True))}
@@ -23,7 +23,7 @@ class NFM(Model):
 
     def __init__(self, k: int = 64, hidden: str = "64", dropout: float = 0.2, norm: bool = True, v_scale: float = 0.01) -> None:
         super().__init__()
-        self.k, self.v_scale = at_least_one(k, "k"), v_scale
+        self.k, self.v_scale = factors(k), spread(v_scale)
         layers = widths(hidden, "hidden")
         self.pooled = nn.Sequential(*([Normed(k)] if norm else []), nn.Dropout(share(dropout, "dropout")))
         self.deep = mlp(k, layers, dropout, norm)

@@ -20,7 +20,7 @@ from torch.nn import functional
 from gmlfm.data.dataset import Rows
 from gmlfm.errors import OptionError
 from gmlfm.models.base import Attributes, Layout, Model, SideScores
-from gmlfm.models.layers import at_least_one, normal_rows, share, take
+from gmlfm.models.layers import factors, normal_rows, share, spread, take
 from gmlfm.models.spaces import DROPOUT, FACTORS, Choice
 
 SPACE = {
@@ -54,7 +54,7 @@ class NGCF(Model):
         super().__init__()
         if not 0 <= layers <= 4:
             raise OptionError(f"layers is {layers}; expected 0 to 4.")
-        self.k, self.v_scale = at_least_one(k, "k"), v_scale
+        self.k, self.v_scale = factors(k), spread(v_scale)
         self.dropout, self.node_dropout = share(dropout, "dropout"), share(node_dropout, "node_dropout")
         users, items = layout.id_field("user"), layout.id_field("item")
         self._users, self._items = (users.offset, users.end), (items.offset, items.end)

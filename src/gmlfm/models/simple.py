@@ -15,7 +15,6 @@ Somebody without a history is offered what is popular.
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
@@ -31,6 +30,7 @@ from gmlfm.errors import DataError, OptionError
 from gmlfm.models.base import Counted, Floats, Ints, Positives
 from gmlfm.models.layers import at_least_one
 from gmlfm.models.spaces import Choice, Real
+from gmlfm.storage import free_memory
 
 _ITEMS_A_BLOCK = 2_000
 
@@ -211,8 +211,8 @@ def _largest_of_rows(matrix: Any, n: int) -> Any:
 
 def _refuse_too_large(size: int) -> None:
     needed = 3 * size * size * (8 if size <= 10_000 else 4)
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else needed
-    if needed > 0.8 * free:
+    free = free_memory()
+    if free is not None and needed > 0.8 * free:
         raise DataError(
             f"ease inverts a matrix of {size:,} x {size:,} (the smaller of users and items), which takes "
             f"{needed / 2**30:.1f} GiB; {free / 2**30:.1f} GiB are free. Use item-knn, or fewer items."

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gmlfm.errors import OptionError
 from gmlfm.models.base import Attributes, Layout, Model
 from gmlfm.models.deepfm import Deep, Fields
-from gmlfm.models.layers import at_least_one, linear_term, normal_rows, share, widths
+from gmlfm.models.layers import factors, linear_term, normal_rows, share, spread, widths
 from gmlfm.models.spaces import DROPOUT, Choice
 
 SPACE = {
@@ -71,7 +71,7 @@ class XDeepFM(Model):
         v_scale: float = 0.01,
     ) -> None:
         super().__init__()
-        self.k, self.v_scale = at_least_one(k, "k"), v_scale
+        self.k, self.v_scale = factors(k), spread(v_scale)
         self.fields = Fields(layout)
         self.cin = CIN(self.fields.n_users + self.fields.n_items, widths(cin, "cin"), split_half)
         self.deep = Deep(self.fields.n_users, self.fields.n_items, k, widths(hidden, "hidden"), share(dropout, "dropout"))

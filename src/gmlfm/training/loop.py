@@ -38,11 +38,17 @@ class TrainingOptions:
     seed: int = 0
     threads: int | None = None
 
-    def check(self, n_negatives: int) -> None:
+    def check(self, task: str, n_negatives: int) -> None:
         if self.loss not in OBJECTIVES:
             raise OptionError(f"loss is '{self.loss}'{did_you_mean(self.loss, OBJECTIVES)}")
+        if self.loss in GROUPED and task != "topn":
+            raise OptionError(f"the loss '{self.loss}' ranks a positive above negatives, which is the task topn; use squared.")
+        if self.loss == "logistic" and task == "rating":
+            raise OptionError("the loss 'logistic' tells +1 from -1; for labels of any value, the task rating, use squared.")
         if self.loss in GROUPED and n_negatives < 1:
             raise OptionError(f"the loss '{self.loss}' compares a positive with negatives; set negatives to 1 or more.")
+        if not 0 <= self.seed < 2**31:
+            raise OptionError(f"seed is {self.seed}; expected 0 or more, below 2^31.")
         if not 0 < self.lr < float("inf"):
             raise OptionError(f"lr is {self.lr}; expected a finite number above 0.")
         if not 0 <= self.weight_decay < 1:
@@ -99,21 +105,29 @@ class Trainer:
         self.best_value = float("-inf")
         self.best_epoch = 0
         self.best: dict[str, Tensor] = {}
+        self.diverged = ""
 
     def fit(self, batches: Batches, validate: Validate | None, metric: str, observer: Observer) -> None:
         """Train until validation stops improving, then restore the best weights. Without validation: all epochs.
 
-        metric: the validation result that decides; higher is better.
+        metric: the validation result that decides; higher is better, unless it begins with '-'.
+        A loss that is no number any more ends training (`diverged` says so), or raises when no epoch was whole before it.
         """
         if self.options.threads is not None:
             torch.set_num_threads(self.options.threads)
         while self.epoch < self.options.epochs and self.epoch - self.best_epoch < self._patience(validate):
             started = time.perf_counter()
-            loss = self._run_epoch(batches, observer)
+            try:
+                loss = self._run_epoch(batches, observer)
+            except DivergedError as error:
+                if not self.best:
+                    raise
+                self.diverged = str(error)
+                break
             seconds = time.perf_counter() - started
             self.epoch += 1
             results = dict(validate(self.model, self.table)) if validate else {}
-            value = results[metric] if validate else float(self.epoch)
+            value = _higher_is_better(results, metric) if validate else float(self.epoch)
             improved = value > self.best_value
             if improved:
                 self.best_value, self.best_epoch = value, self.epoch
@@ -134,10 +148,9 @@ class Trainer:
         for batch in batches.epoch(self.epoch):
             loss = self.step(batch)
             if not np.isfinite(loss):
-                self.restore_best()
+                kept = f"the weights of epoch {self.best_epoch} are kept" if self.best else "nothing is kept"
                 raise DivergedError(
-                    f"the loss became {loss} in epoch {self.epoch + 1}; the last good weights are kept: "
-                    f"lower lr (now {self.options.lr:g})."
+                    f"the loss became {loss} in epoch {self.epoch + 1}, {kept}; lower lr (now {self.options.lr:g})."
                 )
             total += loss
             count += 1
@@ -225,6 +238,10 @@ class Trainer:
 
     def _tensor(self, values: np.ndarray[Any, Any]) -> Tensor:
         return torch.from_numpy(np.array(values)).to(self.device)
+
+
+def _higher_is_better(results: Mapping[str, float], metric: str) -> float:
+    return -results[metric[1:]] if metric.startswith("-") else results[metric]
 
 
 def load_weights(model: Model, table: Tensor, weights: Mapping[str, Tensor]) -> None:

@@ -73,15 +73,13 @@ class Settings:
 
     def _check(self) -> None:
         n_negatives = self.batches.n_negatives if self.task == "topn" else 0
-        self.training.check(n_negatives)
+        self.training.check(self.task, n_negatives)
         if self.batches.batch_size is not None and self.batches.batch_size < 1:
             raise OptionError(f"batch_size is {self.batches.batch_size}; expected 1 or more, or auto.")
         if self.batches.n_negatives < 0:
             raise OptionError(f"negatives is {self.batches.n_negatives}; expected 0 or more.")
         if not 0 <= self.batches.hide < 1:
             raise OptionError(f"hide is {self.batches.hide}; expected a share of at least 0 and below 1.")
-        if self.training.seed < 0:
-            raise OptionError(f"seed is {self.training.seed}; expected 0 or more.")
         if self.task == "topn" and self.batches.n_negatives == 0:
             raise OptionError("top-n needs something to rank a positive above; set negatives to 1 or more.")
 

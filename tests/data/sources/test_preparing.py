@@ -113,9 +113,9 @@ def from_prepared(prepared: PreparedData) -> list[Any]:
     texts = [values.filter(pl.col("field") == at)["value"] for at in range(len(fields))]
     ids: dict[str, pl.Series] = {}
     for side, part in (("users", "user"), ("items", "item")):
-        shards = prepared.info.users if side == "users" else prepared.info.items
-        frames = pl.concat([prepared.ids(side, at) for at in range(len(shards))])  # type: ignore[arg-type]
-        assert frames["number"].to_list() == list(range(frames.height))
+        numbers = pl.concat(pl.read_parquet(path)["number"] for path in sorted((prepared.folder / side).glob("*.parquet")))
+        frames = prepared.side(side)  # type: ignore[arg-type]
+        assert numbers.to_list() == list(range(frames.height))
         ids[part] = frames["id"]
         # An id row's text is the id of the entity that has it.
         at = next(at for at, one in enumerate(fields) if one.part == part and one.kind == "id")
@@ -264,8 +264,8 @@ def test_a_damaged_prepared_folder_is_refused(shop: Path, tmp_path: Path) -> Non
     with pytest.raises(DataError, match="missing or damaged"):
         prepared.shard(0)
     path = tmp_path / "out" / "prepared.json"
-    path.write_text(path.read_text().replace('"format": 1', '"format": 9'))
-    with pytest.raises(DataError, match="format 9, this version reads 1"):
+    path.write_text(path.read_text().replace('"format": 2', '"format": 9'))
+    with pytest.raises(DataError, match="format 9, this version reads 2"):
         PreparedData(tmp_path / "out")
     path.write_text("{")
     with pytest.raises(DataError, match="cannot be understood"):

@@ -56,7 +56,7 @@ def encode_side(
                 "rows": rows,
                 "x": x,
             }
-        )
+        ).with_columns(one.alias(f"field {one.name}") for one in columns)
         if titled:
             frame = frame.with_columns(side["title"] if "title" in side.columns else pl.lit(None, pl.String).alias("title"))
         n_unlisted += int((~side["listed"]).sum())
@@ -86,7 +86,7 @@ def encode_interactions(plan: Plan, encoder: Encoder, widths: dict[str, int]) ->
             name
             for name in ("user", "item", "part", "time", "label", "weight", "positive", "rows", "x")
             if name in frame.columns
-        ]
+        ] + [f"context {name}" for name in names]
         frame.select(ordered).write_parquet(plan.out / "interactions" / f"{at:05d}.parquet")
         sizes = [int((frame["part"] == part).sum()) for part in (TRAIN, VALIDATION, TEST)]
         shards.append(ShardInfo(f"{at:05d}", frame.height, *sizes))
