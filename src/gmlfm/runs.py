@@ -16,11 +16,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from gmlfm.data.dataset import Dataset
 from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.negatives import implicit_instances
+from gmlfm.data.splits import Split
 from gmlfm.data.storing import load_saved_dataset, load_split, save_dataset, save_split
 from gmlfm.errors import DataError
 from gmlfm.fitting import Fitted
+from gmlfm.fitting.episodic import history_rows, rated, with_labels
 from gmlfm.models.base import Layout
 from gmlfm.models.registry import model_info
 from gmlfm.retrieval import Answers, Scorer
@@ -86,7 +89,11 @@ def load_run(folder: Path) -> tuple[Fitted, dict[str, Any]]:
     except (OSError, SafetensorError) as error:
         raise DataError(f"{model_folder / 'weights.safetensors'} is missing or damaged ({error}).") from error
     try:
-        scores = _scores(settings, weights, Layout(encoder.fields), encoded, tuple(about["label_scale"]))
+        scores = (
+            _episodic(settings, weights, Layout(encoder.fields), encoded, data, split, about["regime"])
+            if model_info(settings.model).episodic is not None
+            else _scores(settings, weights, Layout(encoder.fields), encoded, tuple(about["label_scale"]))
+        )
     except (RuntimeError, KeyError, ValueError) as error:
         raise DataError(f"{folder}: the weights do not fit the model ({str(error).splitlines()[0]}).") from error
     instances = (
@@ -116,7 +123,7 @@ def load_run(folder: Path) -> tuple[Fitted, dict[str, Any]]:
 def _scores(
     settings: Settings, weights: dict[str, Tensor], layout: Layout, encoded: Encoded, label_scale: tuple[float, float]
 ) -> Answers:
-    if model_info(settings.model).make is None:
+    if model_info(settings.model).count is not None:
         counted = settings.count()
         counted.load(weights)
         return counted
@@ -126,6 +133,21 @@ def _scores(
         raise ValueError(f"their shape is {tuple(table.shape)}, expected {(layout.n_rows, model.row_width)}")
     load_weights(model, table, weights)
     return Scorer(model, table, encoded, layout.field_of_row(), label_scale)
+
+
+def _episodic(
+    settings: Settings,
+    weights: dict[str, Tensor],
+    layout: Layout,
+    encoded: Encoded,
+    data: Dataset,
+    split: Split,
+    found_regime: str,
+) -> Answers:
+    model = settings.episodic(layout)
+    model.read(encoded, rated(data, with_labels(data, history_rows(split, found_regime))))
+    model.load(weights)
+    return model
 
 
 def _about(fitted: Fitted, metrics: dict[str, Any]) -> dict[str, Any]:

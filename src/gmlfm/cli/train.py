@@ -19,7 +19,7 @@ from gmlfm.data.splits import SPLITS
 from gmlfm.errors import OptionError
 
 if TYPE_CHECKING:
-    from gmlfm.training.loop import EpochReport, Trainer
+    from gmlfm.training.loop import EpochReport, Resumable
 
 
 def add_to(commands: Any) -> None:
@@ -123,7 +123,7 @@ class TrainingBar:
     def on_step(self, done: int, total: int, loss: float) -> None:
         self._progress.update(self._task, completed=done, total=total, told=f"loss {loss:.4f}")
 
-    def on_epoch(self, report: EpochReport, trainer: Trainer) -> None:
+    def on_epoch(self, report: EpochReport, trainer: Resumable) -> None:
         found = "  ".join(f"{name} {value:.4f}" for name, value in report.validation.items())
         best = "  best so far" if report.best and report.validation else ""
         speed = f"{report.instances_per_second / 1e3:.0f} k instances/s"

@@ -9,13 +9,14 @@ from typing import Any
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.prepared import PreparedData
 from gmlfm.errors import OptionError
+from gmlfm.fitting.episodic import fit_episodic
 from gmlfm.fitting.fitted import Fitted, Outcome, Refit, regime
 from gmlfm.fitting.job import Job, chosen_device
 from gmlfm.fitting.memory import MemoryJob
 from gmlfm.fitting.shards import ShardJob
 from gmlfm.models.registry import model_info
 from gmlfm.retrieval import Scorer
-from gmlfm.training.loop import EpochReport, Observer, Trainer
+from gmlfm.training.loop import EpochReport, Observer, Resumable
 from gmlfm.training.settings import Settings
 
 
@@ -25,7 +26,7 @@ class Silent:
     def on_step(self, done: int, total: int, loss: float) -> None:
         pass
 
-    def on_epoch(self, report: EpochReport, trainer: Trainer) -> None:
+    def on_epoch(self, report: EpochReport, trainer: Resumable) -> None:
         pass
 
 
@@ -53,9 +54,14 @@ def fit(
     )
     if folder is not None:
         job.stamp(folder, resume, refit)
-    if model_info(settings.model).make is None:
+    info, watch = model_info(settings.model), observer or Silent()
+    if info.count is not None:
         return job.finish(_counted(job, refit))
-    return job.finish(_trained(job, refit, folder, resume, observer or Silent()))
+    if info.episodic is not None:
+        if not isinstance(job, MemoryJob):
+            raise OptionError(f"the model '{settings.model}' learns user by user and cannot read a prepared folder.")
+        return job.finish(fit_episodic(job, refit, folder, resume, watch))
+    return job.finish(_trained(job, refit, folder, resume, watch))
 
 
 def _trained(job: Job, refit: Refit, folder: Path | None, resume: bool, observer: Observer) -> Outcome:

@@ -18,7 +18,7 @@ from gmlfm.fitting.fitted import Fitted, Outcome, Refit
 from gmlfm.models.base import Layout, Positives
 from gmlfm.storage import free_memory, write_text
 from gmlfm.training.checkpoint import newest_checkpoint, save_checkpoint
-from gmlfm.training.loop import EpochReport, Observer, Trainer, Validate
+from gmlfm.training.loop import EpochReport, Observer, Resumable, Trainer, Validate
 from gmlfm.training.settings import Settings
 
 
@@ -96,7 +96,7 @@ class Job(ABC):
         held = newest_checkpoint(place) if place is not None and resume else None
         if held is not None:
             trainer.load_state(*held)
-        watch = _Recorder(self, place, trainer.epoch, observer)
+        watch = Recorder(self, place, trainer.epoch, observer)
         check = self.validate(material) if validate else None
         trainer.fit(material.batches(), check, self.metric, watch)
         return trainer
@@ -115,7 +115,7 @@ class Job(ABC):
         write_text(path, about)
 
 
-class _Recorder:
+class Recorder:
     """Writes history.jsonl and checkpoints, and hands on to the caller's observer."""
 
     def __init__(self, job: Job, place: Path | None, epoch: int, outer: Observer) -> None:
@@ -128,7 +128,7 @@ class _Recorder:
     def on_step(self, done: int, total: int, loss: float) -> None:
         self._outer.on_step(done, total, loss)
 
-    def on_epoch(self, report: EpochReport, trainer: Trainer) -> None:
+    def on_epoch(self, report: EpochReport, trainer: Resumable) -> None:
         self._job.history.append(report.to_dict())
         if self._file is not None:
             write_text(self._file, "".join(json.dumps(one) + "\n" for one in self._job.history))

@@ -70,7 +70,7 @@ class MemoryJob(Job):
             self._encoder,
             **vars(found),
             validation_protocol=self.validation_protocol if self.settings.task == "topn" and found.validation else "",
-            limits=self._limits(self.split.train),
+            limits=self.limits,
             instances=self.instances,
         )
 
@@ -86,8 +86,7 @@ class MemoryJob(Job):
                 return {name: found[name] for name in ("hr@10", "ndcg@10")}
             users, items, labels, interactions = labelled(self.data, self.instances, rows)
             predicted = scores.pairs(users, items[:, None], interactions)[:, 0]
-            limits = self._limits(self.split.train)
-            return evaluate_labels(predicted, labels, limits, implicit=self.instances is not None).metrics
+            return evaluate_labels(predicted, labels, self.limits, implicit=self.instances is not None).metrics
 
         return validate
 
@@ -120,10 +119,12 @@ class MemoryJob(Job):
             return None
         return self.data.interactions["weight"].to_numpy()[rows].astype(np.float32)
 
-    def _limits(self, rows: Rows) -> tuple[float, float]:
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Predictions are kept within the training labels."""
         if self.settings.task != "rating":
             return (-1.0, 1.0)
-        labels = self.data.interactions["label"].to_numpy()[rows]
+        labels = self.data.interactions["label"].to_numpy()[self.split.train]
         return float(labels.min()), float(labels.max())
 
     def _batches(self, rows: Rows, encoder: Encoder, encoded: Encoded) -> Batches:

@@ -81,7 +81,8 @@ class Normed(nn.BatchNorm1d):
     def forward(self, values: Tensor) -> Tensor:
         flat = values.reshape(-1, values.shape[-1])
         if self.training and len(flat) < 2:
-            return functional.batch_norm(values, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+            alone = functional.batch_norm(flat, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+            return alone.view(values.shape)
         return super().forward(flat).view(values.shape)
 
 

@@ -43,11 +43,20 @@ from gmlfm.data.dataset import Rows
 from gmlfm.data.encoding import Encoded
 from gmlfm.errors import DataError, OptionError
 from gmlfm.models.base import Floats, Ints, Layout, Rated
+from gmlfm.models.spaces import Choice, Real, Space
 
 Weights = dict[str, Tensor]
 _EPOCH_STREAM = 30  # keeps the epochs' random numbers apart from those that other parts draw from the same seed
 _ITEMS_A_BLOCK = 10_000
 _BIASES = "memory.bias."
+SPACE: dict[str, Space] = {
+    "k": Choice((16, 32, 64, 100)),
+    "layers": Choice((1, 2)),
+    "tau": Choice((0.01, 0.1, 1.0)),
+    "gamma": Choice((0.02, 0.1)),
+    "local_lr": Real(0.003, 0.1),
+    "inner": Choice((1, 3, 5)),
+}
 
 
 class Mamo:

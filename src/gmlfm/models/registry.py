@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gmlfm.errors import OptionError, did_you_mean
-from gmlfm.models import afm, deepfm, fm, gmlfm, mf, ncf, nfm, ngcf, simple, transfm, xdeepfm
+from gmlfm.models import afm, deepfm, fm, gmlfm, mamo, mf, ncf, nfm, ngcf, simple, transfm, xdeepfm
 from gmlfm.models.afm import AFM
 from gmlfm.models.base import Counted, Model
 from gmlfm.models.deepfm import DeepFM
 from gmlfm.models.fm import FM
 from gmlfm.models.gmlfm import GMLFM
+from gmlfm.models.mamo import Mamo
 from gmlfm.models.mf import MF
 from gmlfm.models.ncf import NCF
 from gmlfm.models.nfm import NFM
@@ -26,7 +27,8 @@ from gmlfm.models.xdeepfm import XDeepFM
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """`make` builds a gradient model, `count` one that is fitted at once; one of the two is there.
+    """`make` builds a gradient model, `count` one that is fitted at once, `episodic` one that learns user by user; one of
+    the three is there.
 
     options: its settings where they differ from the defaults, of the model, the training or the batches.
     """
@@ -37,12 +39,13 @@ class ModelInfo:
     uses_attributes: bool
     make: Callable[..., Model] | None = None
     count: Callable[..., Counted] | None = None
+    episodic: Callable[..., Mamo] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     space: Mapping[str, Space] = field(default_factory=dict)
 
     @property
     def factory(self) -> Callable[..., Any]:
-        found = self.make or self.count
+        found = self.make or self.count or self.episodic
         assert found is not None
         return found
 
@@ -127,8 +130,17 @@ MODELS: dict[str, ModelInfo] = {
         _ALL_TASKS,
         False,
         NGCF,
-        options={"batch_size": 16384, "n_negatives": 1, "loss": "bpr", "lr": 1e-3},
+        options={"batch_size": 16384, "n_negatives": 1, "loss": "bpr"},
         space=ngcf.SPACE,
+    ),
+    "mamo": ModelInfo(
+        "memory-augmented meta-optimization: adapts to a newcomer's few ratings",
+        "models/mamo.py",
+        ("rating",),
+        True,
+        episodic=Mamo,
+        options={"lr": 0.05},
+        space=mamo.SPACE,
     ),
     "popularity": ModelInfo("how often an item was chosen in training", "models/simple.py", ("topn",), False, count=Popularity),
     "item-knn": ModelInfo(

@@ -78,6 +78,7 @@ class _FromHistory(Counted):
     def everything(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
         known = np.where(users >= 0, users, 0)
         histories = self._history[known].multiply((users >= 0)[:, None]).tocsr()
+        histories.eliminate_zeros()
         return self._with_popular(histories, items)
 
     def everything_for(

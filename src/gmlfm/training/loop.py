@@ -73,12 +73,18 @@ class EpochReport:
         return asdict(self)
 
 
+class Resumable(Protocol):
+    """Whatever can be put in a checkpoint: tensors and numbers from which its training goes on."""
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]: ...
+
+
 class Observer(Protocol):
     """What the loop tells while it works; every method may do nothing."""
 
     def on_step(self, done: int, total: int, loss: float) -> None: ...
 
-    def on_epoch(self, report: EpochReport, trainer: Trainer) -> None: ...
+    def on_epoch(self, report: EpochReport, trainer: Resumable) -> None: ...
 
 
 class Trainer:

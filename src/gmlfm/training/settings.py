@@ -10,6 +10,7 @@ from typing import Any
 from gmlfm.data.batches import BatchOptions
 from gmlfm.errors import OptionError, did_you_mean
 from gmlfm.models.base import Counted, Layout, Model
+from gmlfm.models.mamo import Mamo
 from gmlfm.models.registry import ModelInfo, model_info
 from gmlfm.training.loop import TrainingOptions
 from gmlfm.training.objectives import GROUPED
@@ -91,6 +92,12 @@ class Settings:
         assert info.make is not None
         torch.manual_seed(self.training.seed)
         return info.make(**self.options, **({"layout": layout} if info.needs_layout else {}))
+
+    def episodic(self, layout: Layout) -> Mamo:
+        """The same for a model whose tasks are users."""
+        info = model_info(self.model)
+        assert info.episodic is not None
+        return info.episodic(layout=layout, **self.options)
 
     def count(self) -> Counted:
         """The same for a model without gradients."""
