@@ -73,14 +73,30 @@ class Report:
             y += 6
         self._figure(caption, width, int(y) + 6, "".join(parts))
 
+    def ranges(self, caption: str, values: Mapping[str, tuple[float, float, float]]) -> str:
+        """A dot with its interval for each name; returns the drawing alone, too."""
+        row, left, width = 26, 130, 640
+        low, high = min(one[0] for one in values.values()), max(one[2] for one in values.values())
+        scale = (width - left - 90) / ((high - low) or 1.0)
+        parts = []
+        for at, (name, (start, middle, end)) in enumerate(values.items()):
+            y = 18 + at * row
+            x1, x, x2 = (left + (one - low) * scale for one in (start, middle, end))
+            parts.append(f'<text x="{left - 10}" y="{y + 4}" text-anchor="end" font-size="13">{escape(name)}</text>')
+            parts.append(f'<line x1="{x1:.1f}" x2="{x2:.1f}" y1="{y}" y2="{y}" stroke="{_COLOURS[0]}" stroke-width="3"/>')
+            parts.append(f'<circle cx="{x:.1f}" cy="{y}" r="5" fill="{_COLOURS[1]}"/>')
+            parts.append(f'<text x="{x2 + 10:.1f}" y="{y + 4}" font-size="12">{middle:.4f}</text>')
+        return self._figure(caption, width, 24 + row * len(values), "".join(parts))
+
     def write(self, path: Path) -> None:
         head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(self._title)}</title>'
         write_text(path, f"{head}<style>{_STYLE}</style><body>" + "\n".join(self._parts) + "</body></html>\n")
 
-    def _figure(self, caption: str, width: int, height: int, inside: str) -> None:
-        size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-        drawing = f'<svg {size} role="img" aria-label="{escape(caption)}">{inside}</svg>'
+    def _figure(self, caption: str, width: int, height: int, inside: str) -> str:
+        size = f'xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+        drawing = f'<svg {size} role="img" aria-label="{escape(caption)}" font-family="sans-serif">{inside}</svg>'
         self._parts.append(f"<figure>{drawing}<figcaption>{escape(caption)}</figcaption></figure>")
+        return drawing + "\n"
 
 
 def _cell(one: object) -> str:

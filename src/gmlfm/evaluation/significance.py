@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtr
 
 from gmlfm.errors import DataError
 
@@ -50,8 +51,7 @@ def paired_t_test(apart: Floats) -> float:
     if spread == 0:
         return 1.0 if apart.mean() == 0 else 0.0
     t = abs(apart.mean()) / (spread / math.sqrt(n))
-    freedom = n - 1
-    return _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t))
+    return float(2.0 * stdtr(n - 1, -t))
 
 
 def wilcoxon(apart: Floats) -> float:
@@ -68,28 +68,3 @@ def wilcoxon(apart: Floats) -> float:
         return 1.0
     z = (total - n * (n + 1) / 4.0) / math.sqrt(variance)
     return math.erfc(abs(z) / math.sqrt(2.0))
-
-
-def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function, by its continued fraction (Lentz's method)."""
-    if x <= 0 or x >= 1:
-        return 0.0 if x <= 0 else 1.0
-    if x > (a + 1) / (a + b + 2):
-        return 1.0 - _incomplete_beta(b, a, 1 - x)
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
-    tiny = 1e-300
-    c, d, result = 1.0, 0.0, 1.0
-    for step in range(500):
-        m = step // 2
-        if step == 0:
-            term = 1.0
-        elif step % 2 == 0:
-            term = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        else:
-            term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        d = 1.0 / ((1.0 + term * d) or tiny)
-        c = (1.0 + term / c) or tiny
-        result *= c * d
-        if abs(1.0 - c * d) < 1e-14:
-            break
-    return front * (result - 1.0)

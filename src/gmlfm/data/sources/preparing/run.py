@@ -41,8 +41,7 @@ def prepare(
     if out.is_file():
         raise DataError(f"{out} is a file; name a folder.")
     if (out / "prepared.json").exists() and (out / ".work").exists():
-        shutil.rmtree(out / ".work")  # an earlier try was stopped after its very last step but one
-        return PreparedData(out)
+        return _close(out)  # an earlier try was stopped after its very last step but one
     if (out / "prepared.json").exists():
         raise DataError(f"{out} is prepared already; remove it, or choose another folder.")
     if out.exists() and any(out.iterdir()) and not (out / ".work").exists():
@@ -107,9 +106,13 @@ def _finish(
         notes=tuple(dict.fromkeys([*_side_notes(plan), *told["notes"], *plan.notes])),
     )
     info.write(plan.out)
-    shutil.rmtree(plan.work)
-    prepared = PreparedData(plan.out)
+    return _close(plan.out)
+
+
+def _close(out: Path) -> PreparedData:
+    prepared = PreparedData(out)
     _ = prepared.users, prepared.items  # the memory maps, so that the first reader need not wait
+    shutil.rmtree(out / ".work")
     return prepared
 
 

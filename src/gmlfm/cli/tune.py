@@ -1,0 +1,97 @@
+"""gmlfm tune: search a model's settings on validation."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from gmlfm.cli.data import add_data_options
+from gmlfm.cli.main import shared_options
+from gmlfm.data.sources import load_dataset
+from gmlfm.data.splits import SPLITS
+from gmlfm.errors import OptionError
+from gmlfm.storage import write_text
+
+if TYPE_CHECKING:
+    from gmlfm.tuning import Budget
+
+
+def add_to(commands: Any) -> None:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "tune",
+        help="search a model's settings on validation",
+        description="Try settings by Optuna until the budget is spent, choose on validation, and write best.toml for "
+        "gmlfm train --config. Stopped in the middle, the same command goes on; several processes may run it on one folder.",
+    )
+    parser.add_argument("data", metavar="DATA", help="a name, a folder with a dataset.toml, or the path of a .toml")
+    parser.add_argument("--model", default="gml-fm", metavar="NAME", help="see gmlfm models (default: gml-fm)")
+    add_search_options(parser)
+    parser.set_defaults(run=run)
+
+
+def add_search_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", required=True, metavar="DIR", help="the folder of the study")
+    parser.add_argument("--trials", type=int, metavar="N", help="how many settings are tried (default: 20)")
+    parser.add_argument("--seconds", type=float, metavar="S", help="instead: how long is tried")
+    parser.add_argument("--task", default="topn", metavar="TASK", help="topn, rating or implicit (default: topn)")
+    parser.add_argument("--split", default="leave-one-out", metavar="NAME", help=f"one of {', '.join(SPLITS)}")
+    parser.add_argument("--preset", metavar="NAME", help="paper: the grid and the training of the paper")
+    parser.add_argument("--seed", type=int, default=0, help="of the search and of its trainings (default: 0)")
+    parser.add_argument("--threads", type=int, metavar="N")
+    parser.add_argument("--device", default="auto", metavar="D", help="auto, cpu or cuda (default: auto)")
+    add_data_options(parser)
+    shared_options(parser)
+
+
+def budget_of(options: argparse.Namespace) -> Budget:
+    from gmlfm.tuning import Budget
+
+    if options.trials is not None and options.seconds is not None:
+        raise OptionError("give --trials or --seconds, not both.")
+    return Budget(None if options.seconds is not None else options.trials or 20, options.seconds)
+
+
+def run(options: argparse.Namespace) -> None:
+    from gmlfm.tuning import tune
+    from gmlfm.tuning.study import Search
+
+    budget = budget_of(options)
+    data = load_dataset(options.data, data_root=options.data_root, strict=options.strict)
+    out = Path(options.out)
+    search = Search(
+        data,
+        options.model,
+        out,
+        options.task,
+        options.split,
+        options.preset,
+        options.seed,
+        options.threads,
+        options.device,
+    )
+    console = Console(stderr=options.json)
+    with console.status("tuning") as status:
+        found = tune(search, budget, lambda name, n, s: status.update(f"tuning {name}: {n} trials, {s:.0f} s"))
+    best = "".join(f"{name} = {json.dumps(value)}\n" for name, value in found.settings.items())
+    write_text(out / "best.toml", best)
+    if options.json:
+        print(json.dumps(asdict(found)))
+        return
+    table = Table(title=f"{found.model} on {data.name}: {found.trials} trials in {found.seconds:.0f} s", title_justify="left")
+    table.add_column("setting")
+    table.add_column("best", justify="right")
+    table.add_column("")
+    for name, value in found.settings.items():
+        shown = f"{value:.4g}" if isinstance(value, float) else str(value)
+        table.add_row(name, shown, "at a border of its range" if name in found.at_border else "")
+    console.print(table)
+    told = ", ".join(f"{name} {value:.4f}" for name, value in found.validation.items())
+    console.print(
+        f"Validation {told}. Next: gmlfm train {options.data} --model {found.model} --config {out / 'best.toml'} --out RUN"
+    )

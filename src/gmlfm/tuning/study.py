@@ -1,0 +1,224 @@
+"""One model's search: Optuna over a journal file, so that it goes on after a kill and several processes may share it."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, TrialState
+
+from gmlfm.data.dataset import Dataset
+from gmlfm.errors import DataError, GmlfmError, OptionError
+from gmlfm.models.registry import model_info
+from gmlfm.models.spaces import Real, Space
+from gmlfm.recommender import Recommender
+from gmlfm.storage import write_text
+from gmlfm.training.loop import EpochReport, Resumable
+from gmlfm.tuning.spaces import defaults, search_space
+
+Tell = Callable[[str, int, float], None]  # what is done, trials so far, seconds so far
+
+
+@dataclass(frozen=True)
+class Budget:
+    """So many trials, or so many seconds of trials; one of the two."""
+
+    trials: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.trials is None) == (self.seconds is None):
+            raise OptionError("a budget is either trials or seconds; give one of them.")
+        if (self.trials is not None and self.trials < 1) or (self.seconds is not None and not self.seconds > 0):
+            raise OptionError("a budget of trials or seconds must be above 0.")
+
+    def left(self, trials: int, seconds: float) -> bool:
+        return trials < self.trials if self.trials is not None else seconds < (self.seconds or 0.0)
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The best settings by validation, and what the search for them took."""
+
+    model: str
+    task: str
+    preset: str | None
+    settings: dict[str, Any]
+    validation: dict[str, float]
+    trials: int
+    failed: int
+    seconds: float
+    at_border: list[str]
+
+    def recommender(self, seed: int, **more: Any) -> Recommender:
+        return Recommender(self.model, self.task, preset=self.preset, **{**self.settings, **more, "seed": seed})
+
+
+@dataclass(frozen=True)
+class Search:
+    """Everything but the budget."""
+
+    data: Dataset
+    model: str
+    folder: Path
+    task: str = "topn"
+    split: str = "leave-one-out"
+    preset: str | None = None
+    seed: int = 0
+    threads: int | None = None
+    device: str = "auto"
+
+    @property
+    def metric(self) -> str:
+        return "ndcg@10" if self.task == "topn" else "rmse"
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        return {"seed": self.seed, **({} if self.threads is None else {"threads": self.threads})}
+
+
+def tune(search: Search, budget: Budget, tell: Tell | None = None) -> Tuned:
+    """Search until the budget of this study, over all its processes and restarts, is spent."""
+    study, space = _open(search), search_space(search.model, search.task, search.preset)
+    speak = tell or (lambda *_: None)
+    while True:
+        done = [one for one in study.get_trials(deepcopy=False) if one.state in (TrialState.COMPLETE, TrialState.FAIL)]
+        spent = sum(one.user_attrs.get("seconds", 0.0) for one in done)
+        speak(search.model, len(done), spent)
+        if not budget.left(len(done), spent) or (not space and done):
+            break
+        if len(done) >= _HOPELESS and all(one.state == TrialState.FAIL for one in done):
+            break
+        _one_trial(study, search, space, None if budget.seconds is None else budget.seconds - spent)
+    return _summary(study, search, space)
+
+
+_HOPELESS = 3  # failures in a row from the beginning: the method cannot do these data
+
+
+def read_tuned(search: Search) -> Tuned:
+    """What a study has found so far, without going on."""
+    return _summary(_open(search), search, search_space(search.model, search.task, search.preset))
+
+
+def _open(search: Search) -> optuna.Study:
+    stamp = {
+        "model": search.model,
+        "task": search.task,
+        "preset": search.preset,
+        "split": search.split,
+        "seed": search.seed,
+        "data": search.data.content_hash,
+    }
+    path = search.folder / "study.json"
+    if path.exists() and json.loads(path.read_text(encoding="utf-8")) != stamp:
+        raise OptionError(f"{search.folder} holds a study of other data or another task; choose another folder.")
+    if not path.exists():
+        write_text(path, json.dumps(stamp, indent=1) + "\n")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Optuna marks parts of its journal as experimental
+        storage = JournalStorage(JournalFileBackend(str(search.folder / "study.journal")))
+        direction: Literal["maximize", "minimize"] = "maximize" if search.task == "topn" else "minimize"
+        return optuna.create_study(storage=storage, study_name=search.model, direction=direction, load_if_exists=True)
+
+
+def _one_trial(study: optuna.Study, search: Search, space: dict[str, Space], seconds: float | None) -> None:
+    number = len(study.get_trials(deepcopy=False))
+    # Named by the trial, not by the process: a study that was stopped proposes what it would have proposed.
+    study.sampler = optuna.samplers.TPESampler(seed=search.seed * 100_003 + number, n_startup_trials=8)
+    if number == 0 and space:
+        study.enqueue_trial(defaults(search.model, search.task, space))
+    trial = study.ask()
+    chosen = {name: _suggested(trial, name, one) for name, one in space.items()}
+    started = time.perf_counter()
+    clock = _Clock(search.metric, seconds)
+    try:
+        recommender = Recommender(
+            search.model, search.task, preset=search.preset, device=search.device, **{**chosen, **search.fixed}
+        )
+        try:
+            found = _validated(recommender.fit(search.data, search.split, observer=clock), search)
+        except _OutOfTimeError:
+            if not clock.best:
+                raise DataError("the budget ended before the first epoch did") from None
+            found = clock.best
+    except GmlfmError as error:
+        trial.set_user_attr("seconds", time.perf_counter() - started)
+        trial.set_user_attr("error", str(error))
+        study.tell(trial, state=TrialState.FAIL)
+        return
+    trial.set_user_attr("seconds", time.perf_counter() - started)
+    trial.set_user_attr("validation", found)
+    study.tell(trial, found[search.metric])
+
+
+def _suggested(trial: optuna.Trial, name: str, space: Space) -> Any:
+    if isinstance(space, Real):
+        return trial.suggest_float(name, space.low, space.high, log=space.log)
+    return trial.suggest_categorical(name, space.values)
+
+
+def _validated(recommender: Recommender, search: Search) -> dict[str, float]:
+    fitted = recommender.fitted
+    if model_info(search.model).count is None:
+        if not fitted.validation:
+            raise OptionError(f"the split '{search.split}' holds out no validation rows, so nothing can be chosen on them.")
+        return {name: value for name, value in fitted.validation.items() if name in ("hr@10", "ndcg@10", "rmse", "mae")}
+    try:
+        found = recommender.evaluate(protocol="sampled", part="validation").metrics
+    except DataError:
+        found = recommender.evaluate(protocol="full", part="validation").metrics
+    return {name: found[name] for name in ("hr@10", "ndcg@10")}
+
+
+def _summary(study: optuna.Study, search: Search, space: dict[str, Space]) -> Tuned:
+    trials = [one for one in study.get_trials(deepcopy=False) if one.state in (TrialState.COMPLETE, TrialState.FAIL)]
+    complete = [one for one in trials if one.state == TrialState.COMPLETE]
+    if not complete:
+        reasons = [str(one.user_attrs.get("error", "")) for one in trials]
+        raise DataError(
+            f"no trial of '{search.model}' came to an end{': ' + reasons[-1] if reasons else '; raise the budget.'}"
+        )
+    best: FrozenTrial = study.best_trial
+    return Tuned(
+        search.model,
+        search.task,
+        search.preset,
+        dict(best.params),
+        dict(best.user_attrs["validation"]),
+        len(complete),
+        len(trials) - len(complete),
+        sum(one.user_attrs.get("seconds", 0.0) for one in trials),
+        [name for name, one in space.items() if one.at_border(best.params[name])],
+    )
+
+
+class _OutOfTimeError(Exception):
+    """The study's seconds are over in the middle of a trial."""
+
+
+class _Clock:
+    """Keeps the best epoch's validation, and stops a trial when the budget is spent: what it had reached counts."""
+
+    def __init__(self, metric: str, seconds: float | None) -> None:
+        self._metric, self._end = metric, None if seconds is None else time.perf_counter() + seconds
+        self.best: dict[str, float] = {}
+
+    def on_step(self, done: int, total: int, loss: float) -> None:
+        if self._end is not None and time.perf_counter() > self._end:
+            raise _OutOfTimeError
+
+    def on_epoch(self, report: EpochReport, trainer: Resumable) -> None:
+        if report.best:
+            self.best = {
+                name: value for name, value in report.validation.items() if name in ("hr@10", "ndcg@10", "rmse", "mae")
+            }
