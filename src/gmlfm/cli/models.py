@@ -27,6 +27,7 @@ def run(options: argparse.Namespace) -> None:
                 "name": name,
                 "tasks": list(one.tasks),
                 "uses_attributes": one.uses_attributes,
+                "newcomers": one.newcomers,
                 "about": one.about,
                 "settings": one.option_names(),
             }
@@ -35,9 +36,10 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps(rows))
         return
     table = Table(header_style="bold")
-    for heading in ("name", "what it is", "tasks", "attributes", "its equation", "settings of its own"):
+    for heading in ("name", "what it is", "tasks", "attributes", "newcomers", "its equation", "settings of its own"):
         table.add_column(heading, overflow="fold")
     for name, one in MODELS.items():
         uses = "yes" if one.uses_attributes else "no"
-        table.add_row(name, one.about, ", ".join(one.tasks), uses, one.equation, ", ".join(one.option_names()) or "-")
+        settings = ", ".join(one.option_names()) or "-"
+        table.add_row(name, one.about, ", ".join(one.tasks), uses, one.newcomers, one.equation, settings)
     Console().print(table)

@@ -53,6 +53,17 @@ class ModelInfo:
     def needs_layout(self) -> bool:
         return "layout" in inspect.signature(self.factory).parameters
 
+    @property
+    def newcomers(self) -> str:
+        """What it goes by for somebody or something never seen: the cold start."""
+        if self.episodic is not None:
+            return "attributes, and adapts to first ratings"
+        if self.uses_attributes:
+            return "attributes"
+        return (
+            "their history" if self.space and self.count is not None else "the unknown row" if self.make else "the same for all"
+        )
+
     def option_names(self) -> list[str]:
         return [name for name in inspect.signature(self.factory).parameters if name != "layout"]
 
