@@ -14,6 +14,7 @@ def test_the_demo_goes_from_the_market_to_the_report(tmp_path: Path, capsys: pyt
     told = capsys.readouterr()
     result = json.loads(told.out)
     rates = {name: one["hr@10"] for name, one in result["results"].items()}
+    assert rates["popularity"] < rates["not sold yet first, nothing more"] < rates["the oracle, who knows every taste"]
     assert rates["popularity"] < rates["the oracle, who knows every taste"] - 0.2
     for heading in ("The data", "Training gml-fm", "Recommendations", "Somebody new"):
         assert heading in told.err

@@ -59,6 +59,19 @@ class OracleScores:
         return self.pairs(users, np.tile(items, (len(users), 1)), rows)
 
 
+class NotSoldYet:
+    """What knowing nothing but the stock gives: an item that was not sold in training comes before one that was."""
+
+    def __init__(self, data: Dataset, rows: Rows) -> None:
+        self._unsold = np.bincount(data.item_numbers[rows], minlength=len(data.items)) == 0
+
+    def pairs(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
+        return self._unsold[items].astype(np.float32)
+
+    def everything(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
+        return np.tile(self.pairs(users, items), (len(users), 1))
+
+
 def run(options: argparse.Namespace) -> None:
     from gmlfm.cli.train import TrainingBar
     from gmlfm.evaluation.protocols import evaluate_ranking
@@ -84,6 +97,7 @@ def run(options: argparse.Namespace) -> None:
     fitted = model.fitted
     scorers: dict[str, Scores] = {
         "popularity": popular.fitted.scores,
+        "not sold yet first, nothing more": NotSoldYet(data, fitted.split.train),
         "gml-fm": fitted.scores,
         "the oracle, who knows every taste": OracleScores(market, data),
     }
