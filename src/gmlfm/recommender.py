@@ -208,14 +208,9 @@ class Recommender:
                 f"the item '{unknown}' is not in the catalogue, so nothing is known of it; {int((items < 0).sum())} such pairs."
             )
         asking = self._asking(users, None)
-        single = [
-            fitted.scores.everything_for(
-                _row(asking, at), items[at : at + 1].astype(np.int32), users[at : at + 1].astype(np.int32)
-            )[0, 0]
-            for at in range(len(users))
-        ]
+        single = fitted.scores.pairs_for(asking, items[:, None].astype(np.int32), users.astype(np.int32))[:, 0]
         return table.select("user", "item").with_columns(
-            pl.Series("score", single, dtype=pl.Float64), pl.Series("known", users >= 0)
+            pl.Series("score", single.astype(np.float64)), pl.Series("known", users >= 0)
         )
 
     def save(self, folder: str | Path) -> None:
@@ -366,10 +361,6 @@ def _pairs(given: Any) -> pl.DataFrame:
     if not {"user", "item"} <= set(table.columns):
         raise OptionError(f"pairs has the columns {', '.join(table.columns)}; expected user and item.")
     return table.select("user", "item")
-
-
-def _row(table: AttributeTable, at: int) -> AttributeTable:
-    return AttributeTable(table.ids[at : at + 1], table.values[at : at + 1])
 
 
 def _had(data: Dataset, users: Ints, items: Ints) -> Pairs:

@@ -259,7 +259,7 @@ def ngcf_slow(model: NGCF, rows: Tensor, edges: list[tuple[int, int]]) -> dict[i
         around.setdefault(item, set()).add(user)
     nodes = [*range(1, 7), *range(11, 18)]
     layers = [{node: rows[node] for node in nodes}]
-    for own, mixed in zip(model.own, model.mixed, strict=True):
+    for own, mixed in zip(model.own_layers, model.mixed, strict=True):
         now, before = {}, layers[-1]
         for node in nodes:
             neighbours = around.get(node, set())

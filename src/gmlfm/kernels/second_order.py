@@ -22,7 +22,8 @@ def squared_distances(left: Tensor, right: Tensor) -> Tensor:
     """|a_i - b_j|^2 for all pairs, by the Gram matrix: (..., F, K), (..., G, K) -> (..., F, G)."""
     own = (left * left).sum(-1, keepdim=True)
     other = (right * right).sum(-1).unsqueeze(-2)
-    return own + other - 2.0 * (left @ right.transpose(-1, -2))
+    products = left @ right.transpose(-1, -2)
+    return torch.add(own + other, products, alpha=-2.0)
 
 
 def by_pairs(weights: Tensor, distances: Tensor) -> Tensor:

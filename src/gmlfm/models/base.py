@@ -71,7 +71,9 @@ class Layout:
 class Model(nn.Module, ABC):
     """Scores of (user with context, item) pairs; higher is better."""
 
-    decomposes: bool = False  # `sides` is there
+    decomposes: bool = False  # `sides` is there: the score is own + own + one inner product
+    pairwise: bool = False  # `own`, `linear` and `pair_parts` are there: the score is a sum over pairs of attributes
+    ids_only: bool = False  # of each side only the first attribute counts
     needs_fields: bool = False  # Attributes carry their fields' numbers
     whole_table: bool = False  # a step sees every row, not the distinct ones of its batch
 
@@ -98,6 +100,24 @@ class Model(nn.Module, ABC):
     def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
         """One side precomputed, where the score decomposes: own (N,), vector (N, D); the global bias is the user's."""
         raise NotImplementedError(f"{type(self).__name__} does not decompose")  # pragma: no cover - guarded by decomposes
+
+    @property
+    def side_width(self) -> int:
+        """D, the length of the vectors of `sides`."""
+        return self.row_width
+
+    def own(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> Tensor:
+        """A side's linear and within-side terms, (N,); the global bias is the user's."""
+        return self.sides(rows, attributes, asking=asking).own
+
+    def linear(self, rows: Tensor) -> Tensor:
+        """w_i of each row: (A, width) -> (A,)."""
+        raise NotImplementedError(f"{type(self).__name__} is no sum over pairs")  # pragma: no cover - guarded by pairwise
+
+    def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What a pair of attributes adds at x = 1, the left one coming first in a row: (A, width), (B, width) -> its weight
+        and its distance, (A, B) each, to be multiplied; None where there is no distance."""
+        raise NotImplementedError(f"{type(self).__name__} is no sum over pairs")  # pragma: no cover - guarded by pairwise
 
     def begin_epoch(self, number: int) -> None:
         """Told before each epoch, the first being 0."""
@@ -150,6 +170,9 @@ class Counted(ABC):
             found = self.everything(users[part], listed.astype(np.int32))
             result[part] = np.take_along_axis(found, np.searchsorted(listed, items[part]), axis=1)
         return result
+
+    def pairs_for(self, asking: AttributeTable, items: Ints, users: Ints | None = None) -> Floats:
+        return self.pairs(np.full(len(asking), -1, np.int32) if users is None else users, items)
 
     def everything_for(
         self, asking: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None

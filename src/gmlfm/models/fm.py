@@ -19,7 +19,7 @@ SPACE = {"k": FACTORS, "v_scale": Choice((0.01, 0.1))}
 class FM(Model):
     """A row is (w, v): O(FK) a row. By sides the score is own_u + own_i + s_u . s_i, where s is the sum of x v."""
 
-    decomposes = True
+    decomposes = pairwise = True
 
     def __init__(self, k: int = 64, v_scale: float = 0.01) -> None:
         super().__init__()
@@ -32,6 +32,16 @@ class FM(Model):
 
     def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
         return normal_rows(n, self.row_width, self.v_scale, generator)
+
+    @property
+    def side_width(self) -> int:
+        return self.k
+
+    def linear(self, rows: Tensor) -> Tensor:
+        return rows[:, 0]
+
+    def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
+        return left[:, 1:] @ right[:, 1:].T, None
 
     def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
         user, item = self.sides(rows, asking, asking=True), self.sides(rows, answering, asking=False)

@@ -28,13 +28,18 @@ from gmlfm.models.base import Attributes, Model, SideScores
 from gmlfm.models.layers import factors, linear_term, spread, take
 from gmlfm.models.spaces import DROPOUT, FACTORS, Choice
 
+_NUMBERS_A_PIECE = 16_000_000
 Form = Literal["auto", "pairs", "factored"]
 
 SPACE = {"k": FACTORS, "layers": Choice((0, 1, 2, 3)), "dropout": DROPOUT, "unit": Choice((False, True))}
 
 
 class GMLFM(Model):
-    """transform: identity, mahalanobis or dnn; distance: a Measure's name; weight=False sets every w_ij to 1."""
+    """Every pair of attributes has a weight and a distance.
+
+    transform: identity, mahalanobis or dnn; distance: a Measure's name; weight=False sets every w_ij to 1."""
+
+    pairwise = True
 
     def __init__(
         self,
@@ -86,8 +91,8 @@ class GMLFM(Model):
         return self.bias + own_user.unsqueeze(-1) + own_item + self._across(v, z, asking, answering)
 
     def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
-        w, v, z = self._features(rows)
-        own = linear_term(w, attributes) + self._within(v, z, attributes)
+        _, v, z = self._features(rows)
+        own = self.own(rows, attributes, asking=asking)
         v_side, z_side = take(v, attributes), take(z, attributes)
         if self.measure.name == "cosine":
             # Without norms, the sum of x v z^T alone makes the inner product.
@@ -95,7 +100,28 @@ class GMLFM(Model):
             vector = (p * self._weight().unsqueeze(-1) if asking else p).flatten(-2)
         else:
             vector = across_vectors(side_sums(v_side, z_side, attributes.x), self._weight(), asking=asking)
-        return SideScores(own + self.bias if asking else own, vector)
+        return SideScores(own, vector)
+
+    @property
+    def side_width(self) -> int:
+        return self.k * self.k + 2 * self.k
+
+    def own(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> Tensor:
+        w, v, z = self._features(rows)
+        own = linear_term(w, attributes) + self._within(v, z, attributes)
+        return own + self.bias if asking else own
+
+    def linear(self, rows: Tensor) -> Tensor:
+        return rows[:, 0]
+
+    def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
+        (_, v_left, z_left), (_, v_right, z_right) = self._features(left), self._features(right)
+        # Distances without an inner-product form hold (A, B, K) numbers at a time, so they are taken in pieces.
+        step = len(left) if self.measure.decomposes else max(1, _NUMBERS_A_PIECE // (len(right) * self.k))
+        distances = torch.cat([self.measure(z_left[at : at + step], z_right) for at in range(0, len(left), max(step, 1))])
+        if self.h is None:
+            return torch.ones_like(distances), distances
+        return pair_weights(v_left, v_right, self.h), distances
 
     def _features(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Linear weights, factors and transformed factors."""

@@ -147,6 +147,14 @@ class Mamo:
             result[here] = self._scores(*self._adapted_to(user), vectors)
         return result
 
+    def pairs_for(self, asking: AttributeTable, items: Ints, users: Ints | None = None) -> Floats:
+        """By number where users are known, else from the attributes alone: (N, G) -> (N, G)."""
+        result = np.empty(items.shape, np.float32)
+        for at in range(len(items)):
+            one = AttributeTable(asking.ids[at : at + 1], asking.values[at : at + 1])
+            result[at] = self.everything_for(one, items[at], None if users is None else users[at : at + 1])[0]
+        return result
+
     def everything_for(
         self, asking: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None
     ) -> Floats:

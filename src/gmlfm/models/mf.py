@@ -25,7 +25,7 @@ PMF_SPACE: dict[str, Space] = {"k": FACTORS, "lambda_user": Real(1e-5, 1.0), "la
 class MF(Model):
     """A row is (b, p): O(K) a pair. Other attributes than ids are not looked at."""
 
-    decomposes = True
+    decomposes = pairwise = ids_only = True
 
     def __init__(
         self, k: int = 64, biases: bool = True, lambda_user: float = 0.0, lambda_item: float = 0.0, v_scale: float = 0.01
@@ -44,6 +44,16 @@ class MF(Model):
 
     def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
         return normal_rows(n, self.row_width, self.v_scale, generator)
+
+    @property
+    def side_width(self) -> int:
+        return self.k
+
+    def linear(self, rows: Tensor) -> Tensor:
+        return rows[:, 0] if self.biases else torch.zeros_like(rows[:, 0])
+
+    def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
+        return left[:, 1:] @ right[:, 1:].T, None
 
     def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
         user, item = take(rows, _id(asking)), take(rows, _id(answering))

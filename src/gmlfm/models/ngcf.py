@@ -38,7 +38,7 @@ class NGCF(Model):
     dropout: of messages; node_dropout: the share of edges left out of a step.
     """
 
-    decomposes = True
+    decomposes = pairwise = ids_only = True
     whole_table = True
     edges: Tensor
 
@@ -58,7 +58,7 @@ class NGCF(Model):
         self.dropout, self.node_dropout = share(dropout, "dropout"), share(node_dropout, "node_dropout")
         users, items = layout.id_field("user"), layout.id_field("item")
         self._users, self._items = (users.offset, users.end), (items.offset, items.end)
-        self.own, self.mixed = (nn.ModuleList(nn.Linear(k, k) for _ in range(layers)) for _ in range(2))
+        self.own_layers, self.mixed = (nn.ModuleList(nn.Linear(k, k) for _ in range(layers)) for _ in range(2))
         # Edges as (user, item) nodes; users' id rows come first, then the items'. Saved with the weights.
         self.register_buffer("edges", torch.zeros(2, 0, dtype=torch.int32))
         self._made: Tensor | None = None
@@ -90,6 +90,16 @@ class NGCF(Model):
             after = self._alone(rows[self._items[1] :])
         return torch.cat([wide[: first.start], joined[:n_users], wide[first.stop : second.start], joined[n_users:], after])
 
+    @property
+    def side_width(self) -> int:
+        return self.k * (1 + len(self.own_layers))
+
+    def linear(self, rows: Tensor) -> Tensor:
+        return torch.zeros_like(rows[:, 0])
+
+    def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
+        return left @ right.T, None
+
     def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
         user, item = self.sides(rows, asking, asking=True), self.sides(rows, answering, asking=False)
         return (item.vector @ user.vector.unsqueeze(-1)).squeeze(-1)
@@ -101,14 +111,14 @@ class NGCF(Model):
     def _propagated(self, nodes: Tensor) -> Tensor:
         graph = self._graph(nodes)
         layers = [nodes]
-        for own, mixed in zip(self.own, self.mixed, strict=True):
+        for own, mixed in zip(self.own_layers, self.mixed, strict=True):
             around = _SymmetricProduct.apply(graph, layers[-1])  # type: ignore[no-untyped-call]
             layers.append(self._layer(own, mixed, layers[-1], around))
         return torch.cat([layers[0], *(functional.normalize(one, dim=1) for one in layers[1:])], dim=1)
 
     def _alone(self, rows: Tensor) -> Tensor:
         layers = [rows]
-        for own, mixed in zip(self.own, self.mixed, strict=True):
+        for own, mixed in zip(self.own_layers, self.mixed, strict=True):
             layers.append(self._layer(own, mixed, layers[-1], torch.zeros_like(layers[-1])))
         return torch.cat([layers[0], *(functional.normalize(one, dim=1) for one in layers[1:])], dim=1)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from gmlfm.kernels.second_order import squared_distances
 from gmlfm.models.base import Attributes, Model, SideScores
 from gmlfm.models.layers import factors, linear_term, normal_rows, spread, take
 from gmlfm.models.spaces import FACTORS, Choice
@@ -22,7 +23,7 @@ SPACE = {"k": FACTORS, "v_scale": Choice((0.01, 0.1))}
 class TransFM(Model):
     """A row is (w, v, t): O(FK) a row by running sums, and one inner product of length K + 2 between the sides."""
 
-    decomposes = True
+    decomposes = pairwise = True
 
     def __init__(self, k: int = 64, v_scale: float = 0.01) -> None:
         super().__init__()
@@ -35,6 +36,17 @@ class TransFM(Model):
 
     def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
         return normal_rows(n, self.row_width, self.v_scale, generator)
+
+    @property
+    def side_width(self) -> int:
+        return self.k + 2
+
+    def linear(self, rows: Tensor) -> Tensor:
+        return rows[:, 0]
+
+    def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
+        start, end = left[:, 1 : 1 + self.k] + left[:, 1 + self.k :], right[:, 1 : 1 + self.k]
+        return start.new_ones(len(left), len(right)), squared_distances(start, end)
 
     def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
         user, item = self.sides(rows, asking, asking=True), self.sides(rows, answering, asking=False)

@@ -1,0 +1,176 @@
+"""Scores from a model, its table and encoded attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.batches import asking_of
+from gmlfm.data.dataset import Rows
+from gmlfm.data.encoding import Encoded
+from gmlfm.errors import DataError
+from gmlfm.models.base import Attributes, Model
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int32]
+_PAIRS_A_BLOCK = 20_000  # their gathered factors should stay near the processor
+_NUMBERS_A_BLOCK = 4_000_000  # of scores and table entries held at a time
+
+
+class Scorer:
+    """Scores from a model, its table of rows and encoded attributes."""
+
+    def __init__(
+        self,
+        model: Model,
+        table: Tensor,
+        encoded: Encoded,
+        field_of_row: npt.NDArray[np.int16] | None = None,
+        label_scale: tuple[float, float] = (0.0, 1.0),
+    ) -> None:
+        """label_scale: centre and spread of the labels that the model was trained on, to give scores in their units."""
+        self._model, self._table, self.encoded, self._label_scale = model, table, encoded, label_scale
+        self._field_of_row = field_of_row if model.needs_fields else None
+
+    def over(self, encoded: Encoded) -> Scorer:
+        """The same model over other data."""
+        return Scorer(self._model, self._table, encoded, self._field_of_row, self._label_scale)
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        return self._model.ready(self._table)
+
+    def pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+        return self.pairs_for(asking_of(self.encoded, users, rows), items)
+
+    def everything(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+        return self.everything_for(asking_of(self.encoded, users, rows), items)
+
+    def everything_for(
+        self, asking: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None
+    ) -> Floats:
+        """Exact, by the cheapest form for this model: attribute-pair tables, one inner product, or pair after pair."""
+        if not self._model.pairwise:
+            return self.pairs_for(asking, np.broadcast_to(items, (len(asking), len(items))))
+        result = np.empty((len(asking), len(items)), np.float32)
+        by_table = self._tables_are_cheaper()
+        width = (self._last - self._first if by_table else 0) + len(items)
+        step = max(1, _NUMBERS_A_BLOCK // max(width, 1))
+        with self._quiet():
+            for start in range(0, len(asking), step):
+                part = slice(start, start + step)
+                attributes = self._attributes(asking.ids[part], asking.values[part])
+                across = self._by_table(attributes, items) if by_table else self._by_vectors(attributes, items)
+                own = self._model.own(self._rows, attributes, asking=True)
+                across += self._item_own[items]
+                across += own.unsqueeze(1)
+                result[part] = across.cpu().numpy()
+        return self._in_units(result)
+
+    def _tables_are_cheaper(self) -> bool:
+        """Multiplications for a user and an item: D by vectors, some 2K by tables for each of the user's attributes."""
+        if self._model.ids_only or not self._model.decomposes:
+            return not self._model.ids_only
+        n_asking = self.encoded.user.ids.shape[1] + self.encoded.context.ids.shape[1]
+        rows_an_item = (self._last - self._first) / max(len(self.encoded.item), 1)
+        by_tables = n_asking * rows_an_item * (2.0 * self._model.row_width + 1.0) + self.encoded.item.ids.shape[1]
+        return bool(by_tables < self._model.side_width)
+
+    def _by_table(self, asking: Attributes, items: Ints) -> Tensor:
+        """cross(u, i) = sum of x_a x_b pair(a, b): pairs of DISTINCT attributes once, then sums by side."""
+        left, places = torch.unique(asking.ids, return_inverse=True)
+        weight, distance = self._model.pair_parts(self._rows[left], self._rows[self._first : self._last])
+        table = weight if distance is None else weight.mul_(distance)
+        of_user = functional.embedding_bag(places, table, per_sample_weights=asking.x, mode="sum")
+        chosen = torch.from_numpy(items.astype(np.int64)).to(table.device)
+        found = torch.zeros(len(places), len(items), device=table.device)
+        for at in range(self._item_places.shape[1]):
+            rows, x = self._item_places[chosen, at], self._item_x[chosen, at]
+            there = torch.nonzero(x).squeeze(1)
+            if len(there) * 2 > len(items):
+                found.addcmul_(of_user.index_select(1, rows), x)
+            elif len(there):  # members of sets are often padding
+                found.index_add_(1, there, of_user.index_select(1, rows[there]) * x[there])
+        return found
+
+    def _by_vectors(self, asking: Attributes, items: Ints) -> Tensor:
+        vectors = self._item_vectors
+        everything = np.array_equal(items, np.arange(len(vectors)))
+        chosen = vectors if everything else vectors[torch.from_numpy(items.astype(np.int64)).to(vectors.device)]
+        return self._model.sides(self._rows, asking, asking=True).vector @ chosen.T
+
+    @cached_property
+    def _first(self) -> int:
+        """The items' rows stand together at the end of the table; padding is row 0."""
+        ids = self.encoded.item.ids
+        return int(ids.min(initial=self._table.shape[0], where=self.encoded.item.values != 0))
+
+    @cached_property
+    def _last(self) -> int:
+        return int(self.encoded.item.ids.max(initial=0)) + 1
+
+    @cached_property
+    def _item_places(self) -> Tensor:
+        places = np.maximum(self.encoded.item.ids.astype(np.int64) - self._first, 0)
+        return torch.from_numpy(places).to(self._table.device)
+
+    @cached_property
+    def _item_x(self) -> Tensor:
+        return torch.from_numpy(np.array(self.encoded.item.values)).to(self._table.device)
+
+    @cached_property
+    def _item_own(self) -> Tensor:
+        return torch.cat([self._model.own(self._rows, one, asking=False) for one in self._item_blocks()])
+
+    @cached_property
+    def _item_vectors(self) -> Tensor:
+        return torch.cat([self._model.sides(self._rows, one, asking=False).vector for one in self._item_blocks()])
+
+    def _item_blocks(self) -> Iterator[Attributes]:
+        table = self.encoded.item
+        step = max(1, _NUMBERS_A_BLOCK // (16 * self._model.row_width * table.ids.shape[1]))
+        for start in range(0, len(table), step):
+            yield self._attributes(table.ids[start : start + step], table.values[start : start + step])
+
+    def pairs_for(self, asking: AttributeTable, items: Ints, users: Ints | None = None) -> Floats:
+        result = np.empty(items.shape, np.float32)
+        step = max(1, _PAIRS_A_BLOCK // max(items.shape[1], 1))
+        with self._quiet():
+            for start in range(0, len(items), step):
+                part = slice(start, start + step)
+                answering = self._attributes(self.encoded.item.ids[items[part]], self.encoded.item.values[items[part]])
+                scores = self._model.scores(self._rows, self._attributes(asking.ids[part], asking.values[part]), answering)
+                result[part] = scores.cpu().numpy()
+        return self._in_units(result)
+
+    def _in_units(self, scores: Floats) -> Floats:
+        centre, spread = self._label_scale
+        return _finite(scores if (centre, spread) == (0.0, 1.0) else scores * np.float32(spread) + np.float32(centre))
+
+    def _attributes(self, ids: npt.NDArray[np.int32], values: Floats) -> Attributes:
+        device = self._table.device
+        x = torch.from_numpy(np.array(values, dtype=np.float32))  # a copy: tables may be read-only
+        fields = None
+        if self._field_of_row is not None:
+            fields = torch.from_numpy(self._field_of_row[ids].astype(np.int64)).to(device)
+        return Attributes(torch.from_numpy(ids.astype(np.int64)).to(device), x.to(device), fields)
+
+    def _quiet(self) -> torch.no_grad:
+        self._model.eval()
+        return torch.no_grad()
+
+
+def _finite(scores: Floats) -> Floats:
+    """NaN must never look like a ranking."""
+    if not np.isfinite(scores).all():
+        raise DataError(
+            "the model gives scores that are no numbers; it was trained with too high an lr, or its file is damaged."
+        )
+    return scores

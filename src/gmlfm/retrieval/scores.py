@@ -1,0 +1,67 @@
+"""What evaluating and recommending ask of a model of any kind."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.dataset import Rows
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int32]
+
+
+class Scores(Protocol):
+    """What evaluating needs of a model of any kind: scores of users by number."""
+
+    def pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+        """users (N,), items (N, G) -> (N, G). rows: the interactions whose context applies."""
+
+    def everything(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+        """(N, len(items)): every user against each of the items."""
+
+
+class Answers(Scores, Protocol):
+    """And what recommending needs beside: scores for somebody by attributes."""
+
+    def pairs_for(self, asking: AttributeTable, items: Ints, users: Ints | None = None) -> Floats:
+        """asking (N, F), items (N, G) -> (N, G)."""
+
+    def everything_for(
+        self, asking: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None
+    ) -> Floats:
+        """The same for users given by their attributes, seen or not. users: their numbers where known, -1 where not;
+        history: the items of a newcomer."""
+
+
+class Renumbered:
+    """Scores of a counted model for other data: its users and items by the numbers the model knows, -1 for the unknown."""
+
+    def __init__(self, scores: Answers, users: Ints, items: Ints) -> None:
+        self._scores, self._users, self._items = scores, users, items
+
+    def pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+        known = self._items[items]
+        return np.where(known >= 0, self._scores.pairs(self._users[users], np.maximum(known, 0)), 0.0).astype(np.float32)
+
+    def everything(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+        known = self._items[items]
+        found = self._scores.everything(self._users[users], np.maximum(known, 0))
+        return np.where(known >= 0, found, 0.0).astype(np.float32)
+
+    def pairs_for(self, asking: AttributeTable, items: Ints, users: Ints | None = None) -> Floats:
+        strangers = np.full(len(asking), -1, np.int32)
+        known = self._items[items]
+        mapped = strangers if users is None else np.where(users >= 0, self._users[users], -1)
+        return np.where(known >= 0, self._scores.pairs_for(asking, np.maximum(known, 0), mapped), 0.0).astype(np.float32)
+
+    def everything_for(
+        self, asking: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None
+    ) -> Floats:
+        known = self._items[items]
+        mapped = None if users is None else np.where(users >= 0, self._users[users], -1)
+        found = self._scores.everything_for(asking, np.maximum(known, 0), mapped, history)
+        return np.where(known >= 0, found, 0.0).astype(np.float32)

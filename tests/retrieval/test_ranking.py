@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gmlfm.retrieval import Cap, best_items
+
+
+def slow(scores: np.ndarray, items: np.ndarray, n: int, gone: list[np.ndarray], caps: list[Cap]) -> list[list[int]]:
+    """One item after another: the best that is left and that every cap still allows; ties by place."""
+    result = []
+    for row, out in zip(scores, gone, strict=True):
+        chosen: list[int] = []
+        for _ in range(n):
+            allowed = [
+                place
+                for place, item in enumerate(items)
+                if item not in out
+                and item not in chosen
+                and all(
+                    cap.groups[item] < 0 or sum(cap.groups[one] == cap.groups[item] for one in chosen) < cap.most
+                    for cap in caps
+                )
+            ]
+            if not allowed:
+                break
+            chosen.append(int(items[max(allowed, key=lambda place: (row[place], -place))]))
+        result.append(chosen)
+    return result
+
+
+@given(st.integers(0, 10_000), st.integers(1, 12), st.booleans(), st.integers(1, 3))
+def test_it_is_the_obvious_top_n(seed: int, n: int, capped: bool, most: int) -> None:
+    rng = np.random.default_rng(seed)
+    items = np.sort(rng.choice(15, 9, replace=False)).astype(np.int32)
+    scores = rng.integers(0, 4, (3, 9)).astype(np.float32)  # many ties
+    gone = [rng.choice(15, rng.integers(0, 6), replace=False).astype(np.int32) for _ in range(3)]
+    caps = [Cap(rng.integers(-1, 3, 15).astype(np.int32), most)] if capped else []
+    expected = slow(scores, items, min(n, 9), gone, caps)
+    found = best_items(scores.copy(), items, n, gone, caps)
+    for row, chosen in enumerate(expected):
+        kept = found.items[row][found.items[row] >= 0].tolist()
+        assert kept == chosen
+        place = {int(item): at for at, item in enumerate(items)}
+        np.testing.assert_array_equal(found.scores[row, : len(chosen)], [scores[row, place[item]] for item in chosen])
+
+
+def test_several_caps_hold_together() -> None:
+    scores = np.arange(6, dtype=np.float32)[None, ::-1].copy()
+    genre, seller = np.array([0, 0, 0, 1, 1, 1], np.int32), np.array([0, 1, 1, 0, 2, 2], np.int32)
+    found = best_items(scores, np.arange(6, dtype=np.int32), 6, (), [Cap(genre, 2), Cap(seller, 1)])
+    assert found.items[0].tolist() == [0, 1, 4, -1, -1, -1]
+
+
+@pytest.mark.parametrize("n", [1, 5, 50])
+def test_nothing_is_changed_when_nothing_is_left_out(n: int) -> None:
+    scores = np.random.default_rng(0).normal(size=(4, 50)).astype(np.float32)
+    found = best_items(scores.copy(), np.arange(50, dtype=np.int32), n)
+    assert np.array_equal(found.items, np.argsort(-scores, axis=1)[:, :n])
