@@ -451,3 +451,45 @@ def test_wrong_use_of_recommend_options(market: Path, tmp_path: Path, capsys: py
     (tmp_path / "run" / "model" / "run.json").write_text('{"format": 2}')
     assert main(["evaluate", run]) == 2
     assert "is damaged" in capsys.readouterr().err
+
+
+def test_a_run_of_the_implicit_task_recommends(tmp_path: Path) -> None:
+    recommender = Recommender("mf", "implicit", k=4, epochs=1, threads=1).fit(checkerboard())
+    table = recommender.recommend(["u1", "nobody"], 3)
+    assert table["known"].to_list() == [True] * 3 + [False] * 3
+
+
+def test_somebody_of_whom_nothing_is_known_gets_what_is_popular(fitted: Recommender) -> None:
+    data, rows = fitted.fitted.data, fitted.fitted.split.train
+    counts = np.bincount(data.item_numbers[rows], minlength=len(data.items))
+    table = fitted.recommend(["nobody"], 5, filter="colour = 'red'")
+    assert table["known"].to_list() == [False] * 5
+    red = [item for item in range(40) if item % 2 == 0]
+    numbers = [data.items.ids.index_of(f"i{item}") for item in red]
+    assert table["score"].to_list() == pytest.approx(sorted((counts[numbers] / 40).tolist(), reverse=True)[:5])
+
+
+def test_settings_without_an_effect_are_refused() -> None:
+    for name, settings in (("ease", {"lr": 99}), ("popularity", {"loss": "bpr"}), ("mamo", {"hide": 0.5})):
+        with pytest.raises(OptionError, match="unknown setting"):
+            Recommender(name, "rating" if name == "mamo" else "topn", **settings)
+
+
+def test_pretraining_is_not_judged_and_does_not_cost_patience() -> None:
+    recommender = Recommender("ncf", pretrain=4, epochs=20, patience=2, k=4, threads=1, lr=0.02).fit(checkerboard())
+    assert recommender.fitted.best_epoch > 4
+    assert not any(one["best"] for one in recommender.fitted.history[:4])
+
+
+def test_a_newcomers_history_counts_each_item_once() -> None:
+    knn = Recommender("item-knn").fit(checkerboard())
+    once, twice = (knn.recommend_for({}, history=history, n=5) for history in (["i1", "i2"], ["i1", "i2", "i2", "i2"]))
+    assert once.equals(twice)
+
+
+def test_mamo_is_adapted_on_the_training_rows_alone() -> None:
+    from gmlfm.fitting.episodic import history_rows
+
+    split = Recommender("mamo", "rating", k=4, epochs=1).fit(checkerboard(), "newcomers").fitted.split
+    assert len(split.unused) > 0
+    assert np.array_equal(history_rows(split, "no refit"), split.train)

@@ -20,6 +20,7 @@ from gmlfm.data.dataset import Dataset
 from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.negatives import implicit_instances
 from gmlfm.data.splits import Split
+from gmlfm.data.stock import read_log
 from gmlfm.data.storing import load_saved_dataset, load_split, save_dataset, save_split
 from gmlfm.errors import DataError
 from gmlfm.fitting import Fitted
@@ -43,8 +44,10 @@ _KEYS = {
     "validation_protocol",
     "limits",
     "label_scale",
+    "n_added",
 }
-_FILES = ("run.json", "card.md", "weights.safetensors", "encoder", "data", "history.jsonl")
+_FILES = ("run.json", "card.md", "weights.safetensors", "encoder", "data", "history.jsonl", "stock.jsonl")
+STOCK = Path("model") / "stock.jsonl"
 
 
 def save_run(fitted: Fitted, folder: Path, metrics: dict[str, Any] | None = None) -> None:
@@ -57,6 +60,7 @@ def save_run(fitted: Fitted, folder: Path, metrics: dict[str, Any] | None = None
             save_split(fitted.split, new / "data")
             history = "".join(json.dumps(one) + "\n" for one in fitted.history)
             (new / "history.jsonl").write_text(history, encoding="utf-8")
+            fitted.stock.write(new / "stock.jsonl")
             about = _about(fitted, metrics or {})
             (new / "run.json").write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
             (new / "card.md").write_text(_card(about), encoding="utf-8")
@@ -116,7 +120,11 @@ def load_run(folder: Path) -> tuple[Fitted, dict[str, Any]]:
         limits=(about["limits"][0], about["limits"][1]),
         instances=instances,
         label_scale=tuple(about["label_scale"]),
+        n_added=about["n_added"],
     )
+    for kind, ids in read_log(folder / STOCK):
+        numbers = encoder.item_numbers(ids)
+        fitted.stock.mark(numbers[numbers >= 0], ids, sold=kind == "sold")
     return fitted, about
 
 
@@ -168,6 +176,7 @@ def _about(fitted: Fitted, metrics: dict[str, Any]) -> dict[str, Any]:
         "validation_protocol": fitted.validation_protocol,
         "limits": list(fitted.limits),
         "label_scale": list(fitted.label_scale),
+        "n_added": fitted.n_added,
         "metrics": metrics,
         "versions": {**versions, "numpy": np.__version__},
         "threads": torch.get_num_threads(),

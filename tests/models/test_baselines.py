@@ -207,9 +207,10 @@ def test_deepfm_joins_a_machine_and_layers_over_fields() -> None:
     check(model, slow, 1 + K)
 
 
+@pytest.mark.parametrize("activation", ["identity", "relu"])
 @pytest.mark.parametrize("split_half", [True, False])
-def test_xdeepfm_crosses_maps_with_fields(split_half: bool) -> None:
-    model = XDeepFM(LAYOUT, K, cin="4,3", split_half=split_half, hidden="4", dropout=0.0)
+def test_xdeepfm_crosses_maps_with_fields(split_half: bool, activation: str) -> None:
+    model = XDeepFM(LAYOUT, K, cin="4,3", split_half=split_half, cin_activation=activation, hidden="4", dropout=0.0)
 
     def slow(rows: Tensor, row: Any) -> Tensor:
         fields = by_fields(rows, row)
@@ -219,7 +220,7 @@ def test_xdeepfm_crosses_maps_with_fields(split_half: bool) -> None:
             for h in range(layer.out_features):
                 weights = layer.weight[h].view(len(hidden), len(fields))
                 crossed = sum(weights[a, b] * hidden[a] * fields[b] for a in range(len(hidden)) for b in range(len(fields)))
-                maps.append(torch.relu(crossed + layer.bias[h]))
+                maps.append(torch.relu(crossed) if activation == "relu" else crossed)
             last = number == len(model.cin.layers) - 1
             half = len(maps) // 2 if split_half and not last else 0
             outputs += [one.sum() for one in maps[half:]]

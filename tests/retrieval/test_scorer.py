@@ -41,7 +41,7 @@ def test_the_list_of_pairwise_models_is_whole() -> None:
 @pytest.mark.parametrize("name", PAIRWISE)
 def test_tables_and_vectors_give_what_pairs_give(board: Dataset, name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = fitted(board, name)
-    if form == "table" and scores._model.ids_only:
+    if form == "table" and scores.model.ids_only:
         pytest.skip("ids alone have no table of attributes")
     monkeypatch.setattr(Scorer, "_tables_are_cheaper", lambda self: form == "table")
     monkeypatch.setattr("gmlfm.retrieval.scorer._NUMBERS_A_BLOCK", 300)  # several blocks

@@ -22,7 +22,7 @@ from gmlfm.models.spaces import Choice, Real
 from gmlfm.training.settings import Settings
 from gmlfm.tuning.comparison import Plan, compare, read_comparison
 from gmlfm.tuning.spaces import defaults, search_space
-from gmlfm.tuning.study import Budget, Search, tune
+from gmlfm.tuning.study import Budget, Search, _Clock, _OutOfTimeError, tune
 from gmlfm.tuning.table import markdown
 from tests.contracts.checkerboard import checkerboard
 
@@ -69,12 +69,28 @@ def test_a_search_finds_what_is_better_and_goes_on_where_it_stopped(tmp_path: Pa
         tune(replace(search, seed=1), Budget(trials=1))
 
 
-def test_a_budget_of_seconds_is_kept_and_what_was_reached_counts(market: Path, tmp_path: Path) -> None:
-    search = Search(load_dataset(market), "gml-fm", tmp_path, threads=1)
-    found = tune(search, Budget(seconds=4.0))
-    assert found.trials >= 1
-    assert found.seconds < 15  # a step and a validation may end after the bell
+def test_a_trial_that_the_bell_ends_counts_with_what_it_had_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ends_after_an_epoch(self: _Clock, done: int, total: int, loss: float) -> None:
+        if self.best:
+            raise _OutOfTimeError
+
+    monkeypatch.setattr(_Clock, "on_step", ends_after_an_epoch)
+    found = tune(Search(checkerboard(), "gml-fm", tmp_path, threads=1), Budget(trials=1))
+    assert found.trials == 1
     assert set(found.validation) == {"hr@10", "ndcg@10"}
+    assert [Budget(seconds=5).left(100, spent) for spent in (4.9, 5.0)] == [True, False]
+    assert [Budget(trials=5).left(done, 1e9) for done in (4, 5)] == [True, False]
+
+
+def test_a_clock_rings_when_its_seconds_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("gmlfm.tuning.study.time.perf_counter", lambda: now[0])
+    clock = _Clock("ndcg@10", 3.0)
+    now[0] = 2.9
+    clock.on_step(1, 2, 0.0)
+    now[0] = 3.1
+    with pytest.raises(_OutOfTimeError):
+        clock.on_step(1, 2, 0.0)
 
 
 def test_a_method_that_cannot_is_named_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,3 +217,76 @@ def test_wrong_plans_are_refused() -> None:
     ):
         with pytest.raises(GmlfmError, match=message):
             call()
+
+
+def test_what_was_tested_is_what_is_shown(tmp_path: Path) -> None:
+    """A study that goes on later must not change the row of a comparison that was tested before."""
+    data, plan = checkerboard(), Plan(("popularity", "item-knn"), seeds=1)
+    found = compare(data, plan, Budget(trials=1), tmp_path)
+    tune(Search(data, "item-knn", tmp_path / "studies" / "item-knn"), Budget(trials=6))
+    assert compare(data, plan, Budget(trials=1), tmp_path) == found
+
+
+def test_the_defaults_are_tried_even_if_the_first_trial_was_killed(tmp_path: Path) -> None:
+    from gmlfm.tuning.study import _open
+
+    search = Search(checkerboard(), "ease", tmp_path)
+    _open(search).ask()  # a trial that never ended
+    tune(search, Budget(trials=1))
+    done = [one for one in _open(search).get_trials() if one.state.is_finished()]
+    assert [one.params for one in done] == [{"l2": 500.0}]
+
+
+def test_a_damaged_result_is_made_again(tmp_path: Path) -> None:
+    data, plan = checkerboard(), Plan(("popularity", "item-knn"), seeds=1)
+    found = compare(data, plan, Budget(trials=1), tmp_path)
+    (tmp_path / "results" / "item-knn-0.parquet").write_bytes(b"PAR1")
+    assert compare(data, plan, Budget(trials=1), tmp_path) == found
+
+
+def test_the_papers_choice_on_test_is_told(tmp_path: Path) -> None:
+    market = tmp_path / "m"
+    write_bazaar(Market(n_users=60, n_purchases=700), market)
+    plan = Plan(("mf", "fm"), protocol="sampled", seeds=1, preset="paper")
+    found = compare(load_dataset(market), plan, Budget(trials=1), tmp_path / "c", threads=1)
+    text = markdown(found)
+    assert "CHOICES WERE MADE ON THE TEST PART" in text
+    assert "no refit" in text
+    assert "NDCG@10 TEST, as published" in text
+
+
+def test_wrong_use_leaves_no_trace(market: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "c"
+    begin = ["compare", str(market), "--models", "popularity,item-knn", "--trials", "1", "--seeds", "1", "--out", str(out)]
+    for more, message in (
+        (["--split", "leav-one-out"], "did you mean 'leave-one-out'"),
+        (["--device", "gpu"], "device is 'gpu'"),
+        (["--threads", "0"], "threads is 0"),
+        (["--trials", "0"], "above 0"),
+    ):
+        assert main([*begin, *more]) == 2
+        assert message in capsys.readouterr().err
+        assert not out.exists()
+    assert main(begin) == 0
+    capsys.readouterr()
+    study = ["tune", str(market), "--model", "item-knn", "--trials", "1"]
+    assert main([*study, "--out", str(out)]) == 2
+    assert "holds other files" in capsys.readouterr().err
+    assert main([*study, "--out", str(tmp_path / "s"), "--device", "gpu"]) == 2
+    assert main([*study, "--out", str(tmp_path / "s")]) == 0
+    for name in ("study.json", "study.journal"):
+        (tmp_path / "s" / name).write_text("{nonsense\n{}\n")
+        capsys.readouterr()
+        assert main([*study, "--out", str(tmp_path / "s")]) == 2
+        assert "is damaged" in capsys.readouterr().err
+        if name == "study.json":
+            (tmp_path / "s" / name).unlink()
+            (tmp_path / "s" / "study.journal").rename(tmp_path / "kept")
+            (tmp_path / "s" / "best.toml").unlink()
+            assert main([*study, "--out", str(tmp_path / "s")]) == 0
+
+
+def test_next_names_what_was_tuned(market: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["tune", str(market), "--model", "mf", "--task", "implicit", "--trials", "1", "--threads", "1"]
+    assert main([*command, "--out", str(tmp_path / "s")]) == 0
+    assert "--model mf --task implicit --config" in capsys.readouterr().out

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def show(found: Comparison, console: Console) -> None:
-    from gmlfm.tuning.table import LEGEND, headings, lines, title
+    from gmlfm.tuning.table import headings, legend, lines, title
 
     table = Table(title=title(found), title_justify="left", header_style="bold")
     for at, name in enumerate(headings(found)):
@@ -85,18 +85,18 @@ def show(found: Comparison, console: Console) -> None:
     for row in lines(found):
         table.add_row(*row)
     console.print(table)
-    console.print(LEGEND)
+    console.print(legend(found))
     for name, why in found.failures.items():
         console.print(f"[yellow]note[/] {name} could not take part: {why}", soft_wrap=True)
 
 
 def write(found: Comparison, out: Path) -> None:
-    from gmlfm.tuning.table import LEGEND, headings, lines, markdown, title
+    from gmlfm.tuning.table import headings, legend, lines, markdown, title
 
     write_text(out / "table.md", markdown(found))
     report = Report(title(found))
     report.table(headings(found), lines(found))
-    report.text(LEGEND)
+    report.text(legend(found))
     for name, why in found.failures.items():
         report.text(f"{name} could not take part: {why}")
     caption = f"{'NDCG@10' if found.task == 'topn' else 'RMSE'} on the test part, with 95 % intervals"

@@ -54,7 +54,8 @@ def budget_of(options: argparse.Namespace) -> Budget:
 
     if options.trials is not None and options.seconds is not None:
         raise OptionError("give --trials or --seconds, not both.")
-    return Budget(None if options.seconds is not None else options.trials or 20, options.seconds)
+    trials = 20 if options.trials is None and options.seconds is None else options.trials
+    return Budget(trials, options.seconds)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -92,6 +93,8 @@ def run(options: argparse.Namespace) -> None:
         table.add_row(name, shown, "at a border of its range" if name in found.at_border else "")
     console.print(table)
     told = ", ".join(f"{name} {value:.4f}" for name, value in found.validation.items())
-    console.print(
-        f"Validation {told}. Next: gmlfm train {options.data} --model {found.model} --config {out / 'best.toml'} --out RUN"
-    )
+    part = "TEST, as published," if found.preset == "paper" and found.task == "topn" else "Validation"
+    usual = {"--task": ("topn", options.task), "--split": ("leave-one-out", options.split), "--preset": (None, options.preset)}
+    more = "".join(f" {name} {given}" for name, (default, given) in usual.items() if given != default)
+    command = f"gmlfm train {options.data} --model {found.model}{more} --config {out / 'best.toml'} --out RUN"
+    console.print(f"{part} {told}. Next: {command}", soft_wrap=True)

@@ -30,8 +30,8 @@ def rated(data: Dataset, rows: Rows) -> Rated:
 
 
 def history_rows(split: Split, found_regime: str) -> Rows:
-    """What a user may be adapted on when she is scored: the rows learned from, and a newcomer's own history."""
-    parts = [split.train, split.unused]
+    """What a user may be adapted on when she is scored: the rows learned from, as for every other method."""
+    parts = [split.train]
     parts += [split.validation] if found_regime != regime(False) else []
     parts += [split.test] if found_regime == regime("all") else []
     return np.sort(np.concatenate(parts))

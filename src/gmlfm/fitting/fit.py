@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.prepared import PreparedData
 from gmlfm.errors import OptionError
@@ -52,6 +54,8 @@ def fit(
         if isinstance(data, PreparedData)
         else MemoryJob(data, settings, split, options, chosen)
     )
+    if settings.training.threads is not None:
+        torch.set_num_threads(settings.training.threads)
     if folder is not None:
         job.stamp(folder, resume, refit)
     info, watch = model_info(settings.model), observer or Silent()

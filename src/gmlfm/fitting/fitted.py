@@ -11,6 +11,7 @@ from gmlfm.data.dataset import Dataset
 from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.negatives import Instances
 from gmlfm.data.splits import Split
+from gmlfm.data.stock import Stock
 from gmlfm.retrieval import Answers
 from gmlfm.training.settings import Settings
 
@@ -52,6 +53,12 @@ class Fitted:
     instances: Instances | None = None
     label_scale: tuple[float, float] = (0.0, 1.0)  # centre and spread of the training labels, which scores are given in
     diverged: str = ""  # why training stopped before its time
+    n_added: int = 0  # items that entered the catalogue after training: its last ones
+    stock: Stock = field(default_factory=lambda: Stock(0))
+
+    def __post_init__(self) -> None:
+        if len(self.stock.here) != len(self.data.items):
+            self.stock = Stock(len(self.data.items))
 
 
 def regime(refit: Refit) -> str:

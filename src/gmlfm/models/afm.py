@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from gmlfm.errors import OptionError
 from gmlfm.models.base import Attributes, Model
 from gmlfm.models.layers import at_least_one, factors, linear_term, normal_rows, scaled, share, spread
-from gmlfm.models.spaces import DROPOUT, FACTORS, Choice
+from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
 
 SPACE = {
     "k": FACTORS,
     "attention": Choice((8, 32, 128, 256)),
     "dropout": DROPOUT,
-    "attention_l2": Choice((0.0, 0.1, 1.0, 2.0, 16.0)),
-    "v_scale": Choice((0.01, 0.1)),
+    "attention_l2": Choice((0.0, 0.0001, 0.001, 0.01, 0.1)),  # the published 1 to 16 weigh a sum over the batch, not a mean
+    "v_scale": SCALE,
 }
 
 

@@ -102,6 +102,11 @@ class Model(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__name__} does not decompose")  # pragma: no cover - guarded by decomposes
 
     @property
+    def warm_epochs(self) -> int:
+        """Epochs before the model is whole, which early stopping does not judge."""
+        return 0
+
+    @property
     def side_width(self) -> int:
         """D, the length of the vectors of `sides`."""
         return self.row_width
@@ -118,6 +123,11 @@ class Model(nn.Module, ABC):
         """What a pair of attributes adds at x = 1, the left one coming first in a row: (A, width), (B, width) -> its weight
         and its distance, (A, B) each, to be multiplied; None where there is no distance."""
         raise NotImplementedError(f"{type(self).__name__} is no sum over pairs")  # pragma: no cover - guarded by pairwise
+
+    def position(self, rows: Tensor, attributes: Attributes) -> Tensor:
+        """Where an entity stands in the learned metric, (N, D): near means alike. For pairwise models."""
+        vector = self.sides(rows, attributes, asking=False).vector
+        return nn.functional.normalize(vector, dim=-1)
 
     def begin_epoch(self, number: int) -> None:
         """Told before each epoch, the first being 0."""

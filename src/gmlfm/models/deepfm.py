@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from gmlfm.models.base import Attributes, Layout, Model
 from gmlfm.models.fm import FM
 from gmlfm.models.layers import by_field, factors, mlp, normal_rows, scaled, share, spread, widths
-from gmlfm.models.spaces import DROPOUT, FACTORS, Choice
+from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
 
-SPACE = {"k": FACTORS, "hidden": Choice(("64", "64,64", "200,200,200", "400,400,400")), "dropout": DROPOUT}
+SPACE = {"k": FACTORS, "hidden": Choice(("64", "64,64", "200,200,200", "400,400,400")), "dropout": DROPOUT, "v_scale": SCALE}
 
 
 class Fields(nn.Module):

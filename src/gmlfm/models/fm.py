@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from gmlfm.models.base import Attributes, Model, SideScores
 from gmlfm.models.layers import factors, linear_term, normal_rows, scaled, spread
-from gmlfm.models.spaces import FACTORS, Choice
+from gmlfm.models.spaces import FACTORS, SCALE
 
-SPACE = {"k": FACTORS, "v_scale": Choice((0.01, 0.1))}
+SPACE = {"k": FACTORS, "v_scale": SCALE}
 
 
 class FM(Model):

@@ -26,12 +26,12 @@ from gmlfm.kernels.second_order import (
 )
 from gmlfm.models.base import Attributes, Model, SideScores
 from gmlfm.models.layers import factors, linear_term, spread, take
-from gmlfm.models.spaces import DROPOUT, FACTORS, Choice
+from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
 
 _NUMBERS_A_PIECE = 16_000_000
 Form = Literal["auto", "pairs", "factored"]
 
-SPACE = {"k": FACTORS, "layers": Choice((0, 1, 2, 3)), "dropout": DROPOUT, "unit": Choice((False, True))}
+SPACE = {"k": FACTORS, "layers": Choice((0, 1, 2, 3)), "dropout": DROPOUT, "unit": Choice((False, True)), "v_scale": SCALE}
 
 
 class GMLFM(Model):
@@ -110,6 +110,11 @@ class GMLFM(Model):
         w, v, z = self._features(rows)
         own = linear_term(w, attributes) + self._within(v, z, attributes)
         return own + self.bias if asking else own
+
+    def position(self, rows: Tensor, attributes: Attributes) -> Tensor:
+        """The mean of the attributes' z, in which the distances are."""
+        z = take(self._features(rows)[2], attributes) * attributes.x.abs().unsqueeze(-1)
+        return z.sum(-2) / attributes.x.abs().sum(-1, keepdim=True).clamp_min(1e-12)
 
     def linear(self, rows: Tensor) -> Tensor:
         return rows[:, 0]

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from gmlfm.errors import OptionError
 from gmlfm.models.base import Attributes, Model, SideScores
 from gmlfm.models.layers import factors, normal_rows, spread, take
-from gmlfm.models.spaces import FACTORS, Real, Space
+from gmlfm.models.spaces import FACTORS, SCALE, Real, Space
 
-SPACE = {"k": FACTORS}
-PMF_SPACE: dict[str, Space] = {"k": FACTORS, "lambda_user": Real(1e-5, 1.0), "lambda_item": Real(1e-5, 1.0)}
+SPACE: dict[str, Space] = {"k": FACTORS, "v_scale": SCALE}
+PMF_SPACE: dict[str, Space] = {"k": FACTORS, "lambda_user": Real(1e-5, 1.0), "lambda_item": Real(1e-5, 1.0), "v_scale": SCALE}
 
 
 class MF(Model):

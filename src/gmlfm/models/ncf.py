@@ -14,13 +14,14 @@ from torch import Tensor, nn
 from gmlfm.errors import OptionError
 from gmlfm.models.base import Attributes, Model
 from gmlfm.models.layers import factors, mlp, normal_rows, share, spread, take, user_beside, widths
-from gmlfm.models.spaces import DROPOUT, Choice
+from gmlfm.models.spaces import DROPOUT, SCALE, Choice
 
 SPACE = {
-    "k": Choice((8, 16, 32, 64)),
+    "k": Choice((8, 16, 32, 64, 128)),
     "hidden": Choice(("16", "32,16,8", "64,32,16", "128,64,32")),
     "dropout": DROPOUT,
     "pretrain": Choice((0, 2, 5)),
+    "v_scale": SCALE,
 }
 
 
@@ -46,6 +47,10 @@ class NCF(Model):
 
     def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
         return normal_rows(n, self.row_width, self.v_scale, generator)
+
+    @property
+    def warm_epochs(self) -> int:
+        return self.pretrain
 
     def begin_epoch(self, number: int) -> None:
         self._apart = number < self.pretrain

@@ -13,9 +13,15 @@ from torch import Tensor, nn
 
 from gmlfm.models.base import Attributes, Model
 from gmlfm.models.layers import Normed, factors, linear_term, mlp, normal_rows, scaled, share, spread, widths
-from gmlfm.models.spaces import DROPOUT, FACTORS, Choice
+from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
 
-SPACE = {"k": FACTORS, "hidden": Choice(("", "64", "64,64", "128")), "dropout": DROPOUT, "norm": Choice((False, True))}
+SPACE = {
+    "k": FACTORS,
+    "hidden": Choice(("", "64", "64,64", "128")),
+    "dropout": DROPOUT,
+    "norm": Choice((False, True)),
+    "v_scale": SCALE,
+}
 
 
 class NFM(Model):

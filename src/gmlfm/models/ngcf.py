@@ -21,14 +21,14 @@ from gmlfm.data.dataset import Rows
 from gmlfm.errors import OptionError
 from gmlfm.models.base import Attributes, Layout, Model, SideScores
 from gmlfm.models.layers import factors, normal_rows, share, spread, take
-from gmlfm.models.spaces import DROPOUT, FACTORS, Choice
+from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
 
 SPACE = {
     "k": FACTORS,
     "layers": Choice((1, 2, 3, 4)),
     "dropout": DROPOUT,
     "node_dropout": DROPOUT,
-    "v_scale": Choice((0.01, 0.1)),
+    "v_scale": SCALE,
 }
 
 

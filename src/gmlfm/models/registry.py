@@ -61,7 +61,11 @@ class ModelInfo:
         if self.uses_attributes:
             return "attributes"
         return (
-            "their history" if self.space and self.count is not None else "the unknown row" if self.make else "the same for all"
+            "a history given with the question"
+            if self.space and self.count is not None
+            else "the unknown row"
+            if self.make
+            else "the same for all"
         )
 
     def option_names(self) -> list[str]:
@@ -96,7 +100,7 @@ MODELS: dict[str, ModelInfo] = {
         True,
         GMLFM,
         options={"transform": "mahalanobis"},
-        space={"k": gmlfm.SPACE["k"]},
+        space={name: gmlfm.SPACE[name] for name in ("k", "v_scale")},
     ),
     "fm": ModelInfo("the factorization machine", "models/fm.py", _ALL_TASKS, True, FM, space=fm.SPACE),
     "nfm": ModelInfo("neural FM: bi-interaction pooling, then layers", "models/nfm.py", _ALL_TASKS, True, NFM, space=nfm.SPACE),

@@ -86,9 +86,9 @@ class _FromHistory(Counted):
     ) -> Floats:
         if users is not None or history is None:
             return super().everything_for(asking, items, users)
-        row = sparse.csr_matrix(
-            (np.ones(len(history), np.float32), (np.zeros(len(history), np.int32), history)), shape=(1, self._history.shape[1])
-        )
+        had = np.unique(history)
+        ones, rows = np.ones(len(had), np.float32), np.zeros(len(had), np.int32)
+        row = sparse.csr_matrix((ones, (rows, had)), shape=(1, self._history.shape[1]))
         return self._with_popular(row, items)
 
     def _with_popular(self, histories: Any, items: Ints) -> Floats:

@@ -19,7 +19,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Real:
-    """A number from low to high, even on a logarithmic scale unless log=False. zero: 0 is tried as well."""
+    """A number from low to high, even on a logarithmic scale unless log=False."""
 
     low: float
     high: float
@@ -36,4 +36,5 @@ class Real:
 
 Space = Choice | Real
 FACTORS = Choice((8, 16, 32, 64, 128))
+SCALE = Choice((0.01, 0.1))
 DROPOUT = Choice((0.0, 0.1, 0.2, 0.3, 0.5))

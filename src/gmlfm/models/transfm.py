@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from gmlfm.kernels.second_order import squared_distances
 from gmlfm.models.base import Attributes, Model, SideScores
 from gmlfm.models.layers import factors, linear_term, normal_rows, spread, take
-from gmlfm.models.spaces import FACTORS, Choice
+from gmlfm.models.spaces import FACTORS, SCALE
 
-SPACE = {"k": FACTORS, "v_scale": Choice((0.01, 0.1))}
+SPACE = {"k": FACTORS, "v_scale": SCALE}
 
 
 class TransFM(Model):
@@ -40,6 +40,11 @@ class TransFM(Model):
     @property
     def side_width(self) -> int:
         return self.k + 2
+
+    def position(self, rows: Tensor, attributes: Attributes) -> Tensor:
+        """The mean of the attributes' points."""
+        v = take(rows[:, 1 : 1 + self.k], attributes) * attributes.x.abs().unsqueeze(-1)
+        return v.sum(-2) / attributes.x.abs().sum(-1, keepdim=True).clamp_min(1e-12)
 
     def linear(self, rows: Tensor) -> Tensor:
         return rows[:, 0]

@@ -2,8 +2,8 @@ r"""xDeepFM: a linear part, a compressed interaction network and a deep part ove
 
 .. math:: X^l_h = \sum_{a,b} W^{l,h}_{ab} \, (X^{l-1}_a \odot X^0_b)
 
-X^0 holds the m field embeddings. With split_half the first half of a layer's maps goes on to the next, the other half to the
-output; each output map is summed over its K numbers.
+X^0 holds the m field embeddings. An activation may follow (the authors found the identity best). With split_half the first
+half of a layer's maps goes on to the next, the other half to the output; each output map is summed over its K numbers.
 """
 
 from __future__ import annotations
@@ -15,29 +15,33 @@ from gmlfm.errors import OptionError
 from gmlfm.models.base import Attributes, Layout, Model
 from gmlfm.models.deepfm import Deep, Fields
 from gmlfm.models.layers import factors, linear_term, normal_rows, share, spread, widths
-from gmlfm.models.spaces import DROPOUT, Choice
+from gmlfm.models.spaces import DROPOUT, SCALE, Choice
 
 SPACE = {
-    "k": Choice((8, 10, 16, 32)),
+    "k": Choice((8, 10, 16, 32, 64, 128)),
     "cin": Choice(("16", "32,32", "100,100", "200,200,200")),
     "split_half": Choice((False, True)),
+    "cin_activation": Choice(("identity", "relu")),
     "hidden": Choice(("64,64", "200,200", "400,400")),
     "dropout": DROPOUT,
+    "v_scale": SCALE,
 }
 
 
 class CIN(nn.Module):
     """(N, m, K) -> (N, outputs): O(m H K) a layer and map."""
 
-    def __init__(self, n_fields: int, maps: list[int], split_half: bool) -> None:
+    def __init__(self, n_fields: int, maps: list[int], split_half: bool, activation: str = "identity") -> None:
         super().__init__()
         if not maps or (split_half and any(size % 2 for size in maps[:-1])):
             raise OptionError(f"cin is {maps}; expected one layer or more, of even sizes where split_half divides them.")
-        self.split_half = split_half
+        if activation not in ("identity", "relu"):
+            raise OptionError(f"cin_activation is '{activation}'; expected identity or relu.")
+        self.split_half, self.relu = split_half, activation == "relu"
         self.layers = nn.ModuleList()
         before, self.n_outputs = n_fields, 0
         for at, size in enumerate(maps):
-            self.layers.append(nn.Linear(before * n_fields, size))
+            self.layers.append(nn.Linear(before * n_fields, size, bias=False))
             goes_on = size // 2 if split_half and at < len(maps) - 1 else size
             self.n_outputs += size - goes_on if split_half and at < len(maps) - 1 else size
             before = goes_on
@@ -46,7 +50,8 @@ class CIN(nn.Module):
         outputs, hidden = [], fields
         for at, layer in enumerate(self.layers):
             products = torch.einsum("nak,nbk->nkab", hidden, fields).flatten(2)
-            maps = torch.relu(layer(products)).transpose(1, 2)
+            maps = layer(products).transpose(1, 2)
+            maps = torch.relu(maps) if self.relu else maps
             if self.split_half and at < len(self.layers) - 1:
                 hidden, out = maps.chunk(2, dim=1)
             else:
@@ -66,6 +71,7 @@ class XDeepFM(Model):
         k: int = 32,
         cin: str = "32,32",
         split_half: bool = True,
+        cin_activation: str = "identity",
         hidden: str = "64,64",
         dropout: float = 0.2,
         v_scale: float = 0.01,
@@ -73,7 +79,7 @@ class XDeepFM(Model):
         super().__init__()
         self.k, self.v_scale = factors(k), spread(v_scale)
         self.fields = Fields(layout)
-        self.cin = CIN(self.fields.n_users + self.fields.n_items, widths(cin, "cin"), split_half)
+        self.cin = CIN(self.fields.n_users + self.fields.n_items, widths(cin, "cin"), split_half, cin_activation)
         self.deep = Deep(self.fields.n_users, self.fields.n_items, k, widths(hidden, "hidden"), share(dropout, "dropout"))
         self.head = nn.Linear(self.cin.n_outputs, 1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +17,7 @@ from gmlfm.data.dataset import Rows
 from gmlfm.data.encoding import Encoded
 from gmlfm.errors import DataError
 from gmlfm.models.base import Attributes, Model
+from gmlfm.retrieval.folding import folded_row, other_items
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
@@ -36,16 +37,19 @@ class Scorer:
         label_scale: tuple[float, float] = (0.0, 1.0),
     ) -> None:
         """label_scale: centre and spread of the labels that the model was trained on, to give scores in their units."""
-        self._model, self._table, self.encoded, self._label_scale = model, table, encoded, label_scale
+        self.model, self._table, self.encoded, self.label_scale = model, table, encoded, label_scale
         self._field_of_row = field_of_row if model.needs_fields else None
 
     def over(self, encoded: Encoded) -> Scorer:
         """The same model over other data."""
-        return Scorer(self._model, self._table, encoded, self._field_of_row, self._label_scale)
+        return Scorer(self.model, self._table, encoded, self._field_of_row, self.label_scale)
 
     @cached_property
-    def _rows(self) -> Tensor:
-        return self._model.ready(self._table)
+    def rows(self) -> Tensor:
+        """The table, made ready for scoring."""
+        self.model.eval()
+        with torch.no_grad():
+            return self.model.ready(self._table)
 
     def pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
         return self.pairs_for(asking_of(self.encoded, users, rows), items)
@@ -56,8 +60,13 @@ class Scorer:
     def everything_for(
         self, asking: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None
     ) -> Floats:
-        """Exact, by the cheapest form for this model: attribute-pair tables, one inner product, or pair after pair."""
-        if not self._model.pairwise:
+        """Exact, by the cheapest form for this model: attribute-pair tables, one inner product, or pair after pair.
+
+        history: the items of one newcomer, to which a row of her own is fitted.
+        """
+        if history is not None and not self.model.whole_table:
+            return self._folded(asking, history).everything_for(self._with_own_row(asking), items)
+        if not self.model.pairwise:
             return self.pairs_for(asking, np.broadcast_to(items, (len(asking), len(items))))
         result = np.empty((len(asking), len(items)), np.float32)
         by_table = self._tables_are_cheaper()
@@ -68,25 +77,58 @@ class Scorer:
                 part = slice(start, start + step)
                 attributes = self._attributes(asking.ids[part], asking.values[part])
                 across = self._by_table(attributes, items) if by_table else self._by_vectors(attributes, items)
-                own = self._model.own(self._rows, attributes, asking=True)
+                own = self.model.own(self.rows, attributes, asking=True)
                 across += self._item_own[items]
                 across += own.unsqueeze(1)
                 result[part] = across.cpu().numpy()
         return self._in_units(result)
 
+    def _with_own_row(self, asking: AttributeTable) -> AttributeTable:
+        ids = np.array(asking.ids)
+        ids[:, 0] = len(self._table)
+        return AttributeTable(ids, asking.values)
+
+    def _folded(self, asking: AttributeTable, history: Ints) -> Scorer:
+        """The same with one row more: the newcomer's."""
+        others = other_items(len(self.encoded.item), history)
+        liked, rest = (
+            self._attributes(self.encoded.item.ids[chosen][None], self.encoded.item.values[chosen][None])
+            for chosen in (history, others)
+        )
+        asked = self._attributes(asking.ids, asking.values)
+        row = folded_row(self.model, self._table, int(asking.ids[0, 0]), asked, liked, rest)
+        fields = self._field_of_row
+        if fields is not None:  # hers is a user's id, whatever the frozen row after the table is
+            fields = np.append(fields[: len(self._table)], fields[int(asking.ids[0, 0])])
+        grown = Scorer(self.model, torch.cat([self._table, row.unsqueeze(0)]), self.encoded, fields, self.label_scale)
+        if "_item_own" in self.__dict__:
+            grown.__dict__["_item_own"] = self._item_own  # nothing of the items has changed
+        return grown
+
+    def with_weights(self, weights: Mapping[str, Tensor]) -> Scorer:
+        """The same with other numbers of the same shapes."""
+        load_dense = {name.removeprefix("dense."): one for name, one in weights.items() if name.startswith("dense.")}
+        self.model.load_state_dict(load_dense)
+        return Scorer(self.model, weights["table"], self.encoded, self._field_of_row, self.label_scale)
+
+    def positions(self, table: AttributeTable) -> Tensor:
+        """Where each of a side's entities stands in the learned metric: (N, D)."""
+        with self._quiet():
+            return torch.cat([self.model.position(self.rows, one) for one in self._blocks_of(table)])
+
     def _tables_are_cheaper(self) -> bool:
         """Multiplications for a user and an item: D by vectors, some 2K by tables for each of the user's attributes."""
-        if self._model.ids_only or not self._model.decomposes:
-            return not self._model.ids_only
+        if self.model.ids_only or not self.model.decomposes:
+            return not self.model.ids_only
         n_asking = self.encoded.user.ids.shape[1] + self.encoded.context.ids.shape[1]
         rows_an_item = (self._last - self._first) / max(len(self.encoded.item), 1)
-        by_tables = n_asking * rows_an_item * (2.0 * self._model.row_width + 1.0) + self.encoded.item.ids.shape[1]
-        return bool(by_tables < self._model.side_width)
+        by_tables = n_asking * rows_an_item * (2.0 * self.model.row_width + 1.0) + self.encoded.item.ids.shape[1]
+        return bool(by_tables < self.model.side_width)
 
     def _by_table(self, asking: Attributes, items: Ints) -> Tensor:
         """cross(u, i) = sum of x_a x_b pair(a, b): pairs of DISTINCT attributes once, then sums by side."""
         left, places = torch.unique(asking.ids, return_inverse=True)
-        weight, distance = self._model.pair_parts(self._rows[left], self._rows[self._first : self._last])
+        weight, distance = self.model.pair_parts(self.rows[left], self.rows[self._first : self._last])
         table = weight if distance is None else weight.mul_(distance)
         of_user = functional.embedding_bag(places, table, per_sample_weights=asking.x, mode="sum")
         chosen = torch.from_numpy(items.astype(np.int64)).to(table.device)
@@ -104,7 +146,7 @@ class Scorer:
         vectors = self._item_vectors
         everything = np.array_equal(items, np.arange(len(vectors)))
         chosen = vectors if everything else vectors[torch.from_numpy(items.astype(np.int64)).to(vectors.device)]
-        return self._model.sides(self._rows, asking, asking=True).vector @ chosen.T
+        return self.model.sides(self.rows, asking, asking=True).vector @ chosen.T
 
     @cached_property
     def _first(self) -> int:
@@ -127,15 +169,17 @@ class Scorer:
 
     @cached_property
     def _item_own(self) -> Tensor:
-        return torch.cat([self._model.own(self._rows, one, asking=False) for one in self._item_blocks()])
+        return torch.cat([self.model.own(self.rows, one, asking=False) for one in self._item_blocks()])
 
     @cached_property
     def _item_vectors(self) -> Tensor:
-        return torch.cat([self._model.sides(self._rows, one, asking=False).vector for one in self._item_blocks()])
+        return torch.cat([self.model.sides(self.rows, one, asking=False).vector for one in self._item_blocks()])
 
     def _item_blocks(self) -> Iterator[Attributes]:
-        table = self.encoded.item
-        step = max(1, _NUMBERS_A_BLOCK // (16 * self._model.row_width * table.ids.shape[1]))
+        return self._blocks_of(self.encoded.item)
+
+    def _blocks_of(self, table: AttributeTable) -> Iterator[Attributes]:
+        step = max(1, _NUMBERS_A_BLOCK // (16 * self.model.row_width * table.ids.shape[1]))
         for start in range(0, len(table), step):
             yield self._attributes(table.ids[start : start + step], table.values[start : start + step])
 
@@ -146,12 +190,12 @@ class Scorer:
             for start in range(0, len(items), step):
                 part = slice(start, start + step)
                 answering = self._attributes(self.encoded.item.ids[items[part]], self.encoded.item.values[items[part]])
-                scores = self._model.scores(self._rows, self._attributes(asking.ids[part], asking.values[part]), answering)
+                scores = self.model.scores(self.rows, self._attributes(asking.ids[part], asking.values[part]), answering)
                 result[part] = scores.cpu().numpy()
         return self._in_units(result)
 
     def _in_units(self, scores: Floats) -> Floats:
-        centre, spread = self._label_scale
+        centre, spread = self.label_scale
         return _finite(scores if (centre, spread) == (0.0, 1.0) else scores * np.float32(spread) + np.float32(centre))
 
     def _attributes(self, ids: npt.NDArray[np.int32], values: Floats) -> Attributes:
@@ -163,7 +207,7 @@ class Scorer:
         return Attributes(torch.from_numpy(ids.astype(np.int64)).to(device), x.to(device), fields)
 
     def _quiet(self) -> torch.no_grad:
-        self._model.eval()
+        self.model.eval()
         return torch.no_grad()
 
 

@@ -47,6 +47,8 @@ class TrainingOptions:
             raise OptionError("the loss 'logistic' tells +1 from -1; for labels of any value, the task rating, use squared.")
         if self.loss in GROUPED and n_negatives < 1:
             raise OptionError(f"the loss '{self.loss}' compares a positive with negatives; set negatives to 1 or more.")
+        if self.threads is not None and self.threads < 1:
+            raise OptionError(f"threads is {self.threads}; expected 1 or more.")
         if not 0 <= self.seed < 2**31:
             raise OptionError(f"seed is {self.seed}; expected 0 or more, below 2^31.")
         if not 0 < self.lr < float("inf"):
@@ -134,7 +136,10 @@ class Trainer:
             self.epoch += 1
             results = dict(validate(self.model, self.table)) if validate else {}
             value = _higher_is_better(results, metric) if validate else float(self.epoch)
-            improved = value > self.best_value
+            warming = self.epoch <= self.model.warm_epochs < self.options.epochs
+            improved = value > self.best_value and not warming
+            if warming:
+                self.best_epoch = self.epoch  # patience counts from the first epoch that is judged
             if improved:
                 self.best_value, self.best_epoch = value, self.epoch
                 self.best = {name: one.clone() for name, one in self.weights().items()}

@@ -47,12 +47,11 @@ class Settings:
         if task != "topn" and own.get("loss") in GROUPED:
             own.pop("loss")  # a label of its own has nothing to be compared with
         wanted = {**own, **(PRESETS[preset] if preset else {}), **chosen}
-        training_names = {one.name for one in fields(TrainingOptions)}
-        batch_names = {one.name for one in fields(BatchOptions)}
+        training_names, batch_names = _applicable(info)
         model_names = set(info.option_names())
         split: dict[str, dict[str, Any]] = {"model": {}, "training": {}, "batches": {}}
         for name, value in wanted.items():
-            known = sorted(training_names | batch_names | model_names | set(_ALIASES))
+            known = sorted(training_names | batch_names | model_names | (set(_ALIASES) if batch_names else set()))
             if name not in known:
                 raise OptionError(f"unknown setting '{name}' for the model '{model}'{did_you_mean(name, known)}")
             if name in model_names:
@@ -106,14 +105,24 @@ class Settings:
         return info.count(**self.options)
 
     def to_dict(self) -> dict[str, Any]:
-        training = {one.name: getattr(self.training, one.name) for one in fields(TrainingOptions)}
-        batches = {one.name: getattr(self.batches, one.name) for one in fields(BatchOptions) if one.name != "seed"}
+        of_training, of_batches = _applicable(model_info(self.model))
+        training = {name: getattr(self.training, name) for name in sorted(of_training)}
+        batches = {name: getattr(self.batches, name) for name in sorted(of_batches - {"seed"})}
         return {
             "model": self.model,
             "task": self.task,
             "preset": self.preset,
             "settings": {**self.options, **training, **batches},
         }
+
+
+def _applicable(info: ModelInfo) -> tuple[set[str], set[str]]:
+    """The names of training and batch settings that have an effect on a model of this kind."""
+    if info.count is not None:
+        return {"seed", "threads"}, set()
+    if info.episodic is not None:
+        return {"seed", "threads", "epochs", "patience", "lr"}, set()
+    return {one.name for one in fields(TrainingOptions)}, {one.name for one in fields(BatchOptions)}
 
 
 def _annotation(info: ModelInfo, name: str) -> str:

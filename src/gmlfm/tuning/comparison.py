@@ -13,13 +13,17 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.dataset import Dataset
-from gmlfm.errors import DataError, GmlfmError, OptionError
+from gmlfm.data.splits import SPLITS
+from gmlfm.errors import DataError, GmlfmError, OptionError, did_you_mean
 from gmlfm.evaluation.protocols import check_protocol
 from gmlfm.evaluation.significance import bootstrap_interval
 from gmlfm.evaluation.significance import compare as compare_queries
+from gmlfm.fitting.job import chosen_device
 from gmlfm.models.registry import model_info
 from gmlfm.storage import write_text
-from gmlfm.tuning.study import Budget, Search, Tell, Tuned, read_tuned, tune
+from gmlfm.training.loop import DivergedError
+from gmlfm.training.settings import Settings
+from gmlfm.tuning.study import Budget, Search, Tell, Tuned, read_stamp, tune
 
 Queries = dict[str, npt.NDArray[np.float64]]
 
@@ -56,6 +60,7 @@ class Comparison:
     budget: str
     seeds: int
     refit: bool
+    as_published: bool
     rows: tuple[Row, ...]
     failures: dict[str, str]
 
@@ -81,7 +86,11 @@ class Plan:
                 raise OptionError(f"the model '{name}' cannot do the task '{self.task}'; leave it out.")
         if self.seeds < 1:
             raise OptionError(f"seeds is {self.seeds}; expected 1 or more.")
+        if self.split not in SPLITS:
+            raise OptionError(f"split is '{self.split}'{did_you_mean(self.split, SPLITS)}")
         check_protocol(self.protocol, self.seed)
+        for name in self.models:
+            Settings.make(name, self.task, {}, self.preset)
 
 
 def compare(
@@ -100,17 +109,22 @@ def compare(
     Called again with the same folder it goes on where it stopped; when all is there it only reads.
     """
     plan.check()
+    chosen_device(device)
+    if threads is not None and threads < 1:
+        raise OptionError(f"threads is {threads}; expected 1 or more.")
     _stamp(out, plan, budget, data)
     failures: dict[str, str] = {}
     for model in plan.models:
         search = _search(data, plan, model, out, threads, device)
         try:
-            tuned = tune(search, budget, tell)
+            tuned = _chosen(out, model) or _choose(out, tune(search, budget, tell))
             for seed in range(plan.seeds):
-                if not (out / "results" / f"{model}-{seed}.parquet").exists():
+                if not _whole(out / "results" / f"{model}-{seed}.parquet"):
                     if tested is not None:
                         tested(model, seed)
                     _test(data, plan, tuned, seed, out, threads, device)
+        except OptionError:
+            raise
         except GmlfmError as error:
             failures[model] = str(error)
     write_text(out / "failures.json", json.dumps(failures, indent=1) + "\n")
@@ -130,8 +144,7 @@ def read_comparison(data: Dataset, out: Path) -> Comparison:
         raise DataError(f"no method came to an end: {'; '.join(f'{name}: {why}' for name, why in failures.items())}")
     queries = {model: [_read(out / "results" / f"{model}-{seed}.parquet") for seed in range(plan.seeds)] for model in found}
     metric = "ndcg@10" if plan.task == "topn" else "squared_error"
-    tuned = {model: read_tuned(_search(data, plan, model, out, None, "auto")) for model in found}
-    lines = [_row(model, queries, tuned[model], metric) for model in found]
+    lines = [_row(model, queries, _tested(out, model), metric) for model in found]
     lines.sort(key=lambda one: -one.means["ndcg@10"] if plan.task == "topn" else one.means["rmse"])
     return Comparison(
         data.name,
@@ -141,10 +154,42 @@ def read_comparison(data: Dataset, out: Path) -> Comparison:
         "ndcg@10" if plan.task == "topn" else "rmse",
         held["budget"],
         plan.seeds,
-        plan.refit,
+        plan.refit and plan.preset is None,
+        plan.preset == "paper" and plan.task == "topn",
         tuple(lines),
         failures,
     )
+
+
+def _choose(out: Path, tuned: Tuned) -> Tuned:
+    """What was chosen is written down before it is tested: the table shows what was tested, whatever a study does later."""
+    write_text(out / "results" / f"{tuned.model}.json", json.dumps(asdict(tuned), indent=1) + "\n")
+    return tuned
+
+
+def _chosen(out: Path, model: str) -> Tuned | None:
+    path = out / "results" / f"{model}.json"
+    if not path.exists():
+        return None
+    try:
+        return Tuned(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{path} is damaged ({error}); remove it and run the comparison again.") from error
+
+
+def _tested(out: Path, model: str) -> Tuned:
+    found = _chosen(out, model)
+    if found is None:
+        raise DataError(f"{out / 'results' / f'{model}.json'} is missing; run the comparison again.")
+    return found
+
+
+def _whole(path: Path) -> bool:
+    """A result that cannot be read is made again."""
+    try:
+        return pl.read_parquet(path).height > 0
+    except (OSError, pl.exceptions.PolarsError):
+        return False
 
 
 def _search(data: Dataset, plan: Plan, model: str, out: Path, threads: int | None, device: str) -> Search:
@@ -156,7 +201,7 @@ def _stamp(out: Path, plan: Plan, budget: Budget, data: Dataset) -> None:
     told = f"{budget.trials} trials" if budget.trials is not None else f"{budget.seconds:g} seconds"
     about = {"plan": {**asdict(plan), "models": list(plan.models)}, "budget": f"{told} a method", "data": data.content_hash}
     path = out / "plan.json"
-    if path.exists() and json.loads(path.read_text(encoding="utf-8")) != about:
+    if read_stamp(path) not in (None, about):
         raise OptionError(f"{out} holds another comparison (see plan.json there); choose a new folder.")
     write_text(path, json.dumps(about, indent=1) + "\n")
 
@@ -165,7 +210,12 @@ def _test(data: Dataset, plan: Plan, tuned: Tuned, seed: int, out: Path, threads
     """The only place that looks at the test part."""
     fixed: dict[str, Any] = {"device": device} | ({} if threads is None else {"threads": threads})
     refit = plan.refit and plan.preset is None
-    recommender = tuned.recommender(seed, **fixed).fit(data, plan.split, refit=refit)
+    recommender = tuned.recommender(seed, **fixed)
+    try:
+        recommender.fit(data, plan.split, refit=refit)
+    except DivergedError:
+        if not recommender.is_fitted:  # otherwise its best epoch stands
+            raise
     found = recommender.evaluate(protocol=plan.protocol)
     target = out / "results" / f"{tuned.model}-{seed}.parquet"
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -16,12 +16,14 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
 from gmlfm.data.dataset import Dataset
-from gmlfm.errors import DataError, GmlfmError, OptionError
+from gmlfm.data.splits import SPLITS
+from gmlfm.errors import DataError, GmlfmError, OptionError, did_you_mean
+from gmlfm.fitting.job import chosen_device
 from gmlfm.models.registry import model_info
 from gmlfm.models.spaces import Real, Space
 from gmlfm.recommender import Recommender
 from gmlfm.storage import write_text
-from gmlfm.training.loop import EpochReport, Resumable
+from gmlfm.training.loop import DivergedError, EpochReport, Resumable
 from gmlfm.tuning.spaces import defaults, search_space
 
 Tell = Callable[[str, int, float], None]  # what is done, trials so far, seconds so far
@@ -104,11 +106,6 @@ def tune(search: Search, budget: Budget, tell: Tell | None = None) -> Tuned:
 _HOPELESS = 3  # failures in a row from the beginning: the method cannot do these data
 
 
-def read_tuned(search: Search) -> Tuned:
-    """What a study has found so far, without going on."""
-    return _summary(_open(search), search, search_space(search.model, search.task, search.preset))
-
-
 def _open(search: Search) -> optuna.Study:
     stamp = {
         "model": search.model,
@@ -118,24 +115,45 @@ def _open(search: Search) -> optuna.Study:
         "seed": search.seed,
         "data": search.data.content_hash,
     }
+    if search.split not in SPLITS:
+        raise OptionError(f"split is '{search.split}'{did_you_mean(search.split, SPLITS)}")
+    chosen_device(search.device)
     path = search.folder / "study.json"
-    if path.exists() and json.loads(path.read_text(encoding="utf-8")) != stamp:
+    if read_stamp(path) not in (None, stamp):
         raise OptionError(f"{search.folder} holds a study of other data or another task; choose another folder.")
     if not path.exists():
         write_text(path, json.dumps(stamp, indent=1) + "\n")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna marks parts of its journal as experimental
-        storage = JournalStorage(JournalFileBackend(str(search.folder / "study.journal")))
         direction: Literal["maximize", "minimize"] = "maximize" if search.task == "topn" else "minimize"
-        return optuna.create_study(storage=storage, study_name=search.model, direction=direction, load_if_exists=True)
+        try:
+            storage = JournalStorage(JournalFileBackend(str(search.folder / "study.journal")))
+            return optuna.create_study(storage=storage, study_name=search.model, direction=direction, load_if_exists=True)
+        except (ValueError, KeyError) as error:
+            raise DataError(
+                f"{search.folder / 'study.journal'} is damaged ({error}); remove the folder and tune again."
+            ) from error
+
+
+def read_stamp(path: Path) -> Any:
+    """What a folder says it holds; None for a new one. A folder with other things in it is somebody's own."""
+    if not path.exists():
+        if path.parent.is_dir() and any(path.parent.iterdir()):
+            raise DataError(f"{path.parent} holds other files; choose a new folder.")
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is damaged ({error}); choose a new folder.") from error
 
 
 def _one_trial(study: optuna.Study, search: Search, space: dict[str, Space], seconds: float | None) -> None:
     number = len(study.get_trials(deepcopy=False))
     # Named by the trial, not by the process: a study that was stopped proposes what it would have proposed.
     study.sampler = optuna.samplers.TPESampler(seed=search.seed * 100_003 + number, n_startup_trials=8)
-    if number == 0 and space:
+    finished = any(one.state.is_finished() for one in study.get_trials(deepcopy=False))
+    if not finished and space:
         study.enqueue_trial(defaults(search.model, search.task, space))
     trial = study.ask()
     chosen = {name: _suggested(trial, name, one) for name, one in space.items()}
@@ -147,10 +165,18 @@ def _one_trial(study: optuna.Study, search: Search, space: dict[str, Space], sec
         )
         try:
             found = _validated(recommender.fit(search.data, search.split, observer=clock), search)
+        except DivergedError:
+            if not clock.best:
+                raise
+            found = clock.best
         except _OutOfTimeError:
             if not clock.best:
                 raise DataError("the budget ended before the first epoch did") from None
             found = clock.best
+    except OptionError:
+        # Wrong use fails every trial alike: it is told at once, and the study stays as it was.
+        study.tell(trial, state=TrialState.PRUNED)
+        raise
     except GmlfmError as error:
         trial.set_user_attr("seconds", time.perf_counter() - started)
         trial.set_user_attr("error", str(error))

@@ -58,6 +58,8 @@ def locate(where: str | Path, data_root: str | Path | None = None) -> tuple[Sche
         if name in SOURCES and SOURCES[name].described and (root / SOURCES[name].folder).is_dir():
             return Schema.from_toml(description(name)), root / SOURCES[name].folder
     looked = ", ".join(str(root) for root in roots)
+    if (path / "prepared.json").is_file():
+        raise DataError(f"{path} is a prepared folder, which gmlfm train reads; here its dataset.toml's folder is needed.")
     if path.is_dir():
         raise DataError(f"{path} holds no dataset.toml; write one with: gmlfm init {path}/*")
     if name in SOURCES:

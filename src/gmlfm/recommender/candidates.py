@@ -1,0 +1,72 @@
+"""What is ranked: the items of the interactions or the catalogue, those that can be had, a filter, caps for variety."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from gmlfm.data.columns import Origin, as_number, as_text, column
+from gmlfm.data.dataset import Side
+from gmlfm.data.expressions import Columns, holds
+from gmlfm.errors import DataError, OptionError, did_you_mean
+from gmlfm.fitting import Fitted
+from gmlfm.retrieval import Cap
+
+Ints = npt.NDArray[np.int32]
+
+
+def candidate_items(fitted: Fitted, n: int, filter: str | None, available: Sequence[Any] | None, candidates: str) -> Ints:
+    """Everything is narrowed before ranking, so that n are found whenever n exist."""
+    if not isinstance(n, int | np.integer) or n < 1:
+        raise OptionError(f"n is {n}; expected a whole number of 1 or more.")
+    if candidates not in ("interactions", "catalogue"):
+        raise OptionError(f"candidates is '{candidates}'; expected interactions or catalogue.")
+    total = len(fitted.data.items)
+    added = np.arange(total - fitted.n_added, total)
+    items = np.arange(total) if candidates == "catalogue" else np.union1d(fitted.data.seen_items, added)
+    if available is not None:
+        numbers = fitted.encoder.item_numbers(list(available))
+        items = np.intersect1d(np.arange(total), numbers[numbers >= 0])
+    items = items[fitted.stock.here[items]]
+    if filter is not None:
+        items = items[fulfils(fitted.data.items, filter)[items]]
+    if len(items) == 0:
+        raise DataError("no item is left to recommend from; widen filter or available.")
+    if n > len(items):
+        warnings.warn(f"n is {n}, but only {len(items):,} items can be recommended; all of them are ranked.", stacklevel=4)
+    return items.astype(np.int32)
+
+
+def fulfils(side: Side, condition: str) -> npt.NDArray[np.bool_]:
+    titles = [] if side.titles is None else [side.titles.alias("title")]
+    table = pl.DataFrame([side.ids.alias("item"), *side.fields.iter_columns(), *titles])
+    origin = Origin("the catalogue")
+
+    def asked(name: str) -> pl.Series:
+        found = column(table, name, origin, "filter")
+        if isinstance(found.dtype, pl.List):
+            raise OptionError(f"filter names '{name}', which is a set; it takes categories, numbers, item and title.")
+        return found
+
+    columns = Columns(number=lambda name: as_number(asked(name), origin), text=lambda name: as_text(asked(name), origin))
+    return holds(condition, columns).to_numpy()
+
+
+def caps_of(fitted: Fitted, at_most: Mapping[str, int] | None) -> list[Cap]:
+    """{'category': 2}: at most two of one category among the n; items without a value are not held back."""
+    caps = []
+    fields = fitted.data.items.fields
+    for name, most in (at_most or {}).items():
+        if name not in fields.columns or isinstance(fields[name].dtype, pl.List):
+            single = [one.name for one in fields.iter_columns() if not isinstance(one.dtype, pl.List)]
+            raise OptionError(f"at_most names '{name}', which is no single-valued item field{did_you_mean(name, single)}")
+        if not isinstance(most, int) or most < 1:
+            raise OptionError(f"at_most of '{name}' is {most}; expected a whole number of 1 or more.")
+        codes = fields[name].cast(pl.String).rank("dense").cast(pl.Int32).fill_null(-1)
+        caps.append(Cap(codes.to_numpy(), most))
+    return caps
