@@ -47,7 +47,9 @@ def run(options: argparse.Namespace) -> None:
         return
     published = fitted.settings.preset == "paper" and fitted.settings.task == "topn"
     title = f"{fitted.settings.model} on {fitted.data.name}, {found.protocol}, {options.part}, {fitted.regime}"
-    table = Table(title=title + (", TRAINED AS PUBLISHED" if published else ""), title_justify="left", header_style="bold")
+    console = Console()
+    console.print(title + (", TRAINED AS PUBLISHED" if published else ""), soft_wrap=True, highlight=False)
+    table = Table(header_style="bold")
     groups = {"all": found.metrics, **found.groups} if found.groups else {"": found.metrics}
     table.add_column("")
     for name in groups:
@@ -57,7 +59,6 @@ def run(options: argparse.Namespace) -> None:
     for name in names:
         values = [total if (group, name) == ("all", "rows") else means.get(name) for group, means in groups.items()]
         table.add_row(name, *("-" if one is None else f"{one:,.0f}" if name == "rows" else f"{one:.4f}" for one in values))
-    console = Console()
     console.print(table)
     reasons = ["the epoch was chosen on the test part"] if published else []
     reasons += ["ties count as hits"] if found.protocol == "paper" else []
