@@ -47,14 +47,14 @@ def _with_hint(message: str, parser: argparse.ArgumentParser) -> str:
 
 
 def build_parser() -> Parser:
-    from gmlfm.cli import compare, data, demo, evaluate, init, models, recommend, train, tune
+    from gmlfm.cli import attributes, bench, compare, data, demo, evaluate, explain, init, models, recommend, train, tune
 
     parser = Parser(
         prog="gmlfm", description="Recommendation from attributes, with factorization machines that learn their own metric."
     )
     parser.add_argument("--version", action="version", version=f"gmlfm {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
-    for module in (demo, init, data, models, train, evaluate, recommend, tune, compare):
+    for module in (demo, init, data, models, train, evaluate, recommend, explain, attributes, tune, compare, bench):
         module.add_to(commands)
     return parser
 

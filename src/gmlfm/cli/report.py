@@ -88,6 +88,23 @@ class Report:
             parts.append(f'<text x="{x2 + 10:.1f}" y="{y + 4}" font-size="12">{middle:.4f}</text>')
         return self._figure(caption, width, 24 + row * len(values), "".join(parts))
 
+    def waterfall(self, caption: str, values: Mapping[str, float]) -> str:
+        """What each name adds, right of the middle or left of it; returns the drawing alone, too."""
+        row, left, width = 24, 300, 760
+        middle, reach = left + (width - left) / 2, (width - left) / 2 - 60
+        most = max((abs(one) for one in values.values()), default=1.0) or 1.0
+        parts = []
+        for at, (name, value) in enumerate(values.items()):
+            y, length = 8 + at * row, abs(value) / most * reach
+            x = middle if value >= 0 else middle - length
+            parts.append(f'<text x="{left - 10}" y="{y + 13}" text-anchor="end" font-size="13">{escape(name)}</text>')
+            colour = _COLOURS[2] if value >= 0 else _COLOURS[1]
+            parts.append(f'<rect x="{x:.1f}" y="{y}" width="{max(length, 1):.1f}" height="{row - 6}" fill="{colour}"/>')
+            end, anchor = (middle + length + 6, "start") if value >= 0 else (middle - length - 6, "end")
+            parts.append(f'<text x="{end:.1f}" y="{y + 13}" text-anchor="{anchor}" font-size="12">{value:+.4f}</text>')
+        parts.append(f'<line x1="{middle}" x2="{middle}" y1="4" y2="{8 + row * len(values)}" stroke="#888"/>')
+        return self._figure(caption, width, 16 + row * len(values), "".join(parts))
+
     def write(self, path: Path) -> None:
         head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(self._title)}</title>'
         write_text(path, f"{head}<style>{_STYLE}</style><body>" + "\n".join(self._parts) + "</body></html>\n")

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.negatives import Pairs, evaluation_candidates
+from gmlfm.data.splits import Split
 from gmlfm.errors import DataError, OptionError, did_you_mean
 from gmlfm.evaluation.metrics import Places, auc, coverage, log_loss, mae, novelty, places, ranking_metrics, rmse
 from gmlfm.retrieval import Scores, best_items
@@ -74,6 +75,41 @@ def evaluate_ranking(
         where = Places(where.better, np.zeros_like(where.tied))
     queries = ranking_metrics(where, n)
     return Evaluation(protocol, _means(queries), queries, rows, name)
+
+
+def evaluate_held_out(
+    scores: Scores, data: Dataset, split: Split, part: str, protocol: str = "full", *, seed: int = 0
+) -> Evaluation:
+    """A split's validation or test part, with the means of its groups where it has some.
+
+    Of the split `newcomers`, an item that training never met is ranked among such items: beside items with a row of their own
+    it would be told by that alone.
+    """
+    rows, groups = (split.test, split.test_groups) if part == "test" else (split.validation, split.validation_groups)
+    if groups is None:
+        return evaluate_ranking(scores, data, rows, protocol, seed=seed)
+    new = np.array([name.endswith("-new") for name in split.group_names])[groups]
+    unmet = np.setdiff1d(data.seen_items, data.item_numbers[split.train]).astype(np.int32)
+    if not new.any() or not _enough(data, rows[new], unmet):
+        return evaluate_ranking(scores, data, rows, protocol, seed=seed).by_group(split.group_names, groups)
+    met, others = (
+        evaluate_ranking(scores, data, rows[chosen], protocol, seed=seed, candidates=among) if chosen.any() else None
+        for chosen, among in ((~new, None), (new, unmet))
+    )
+    assert others is not None
+    queries = {name: np.empty(len(rows)) for name in others.queries}
+    for chosen, one in ((~new, met), (new, others)):
+        if one is not None:
+            for name, values in one.queries.items():
+                queries[name][chosen] = values
+    name = "-".join(one.candidates_hash for one in (met, others) if one is not None)
+    return Evaluation(protocol, _means(queries), queries, rows, name).by_group(split.group_names, groups)
+
+
+def _enough(data: Dataset, rows: Rows, candidates: Ints) -> bool:
+    """Whether every user leaves 99 of these candidates."""
+    had = np.bincount(data.user_numbers[data.positive_rows], minlength=len(data.users))[data.user_numbers[rows]]
+    return bool(len(candidates) - had.max(initial=0) >= N_SAMPLED)
 
 
 def check_protocol(protocol: str, seed: int) -> None:

@@ -16,7 +16,7 @@ from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.negatives import Instances, TrainingNegatives, implicit_instances, training_sampler
 from gmlfm.data.splits import make_split
 from gmlfm.errors import DataError, OptionError
-from gmlfm.evaluation.protocols import N_SAMPLED, evaluate_labels, evaluate_ranking
+from gmlfm.evaluation.protocols import N_SAMPLED, evaluate_held_out, evaluate_labels
 from gmlfm.fitting.fitted import Fitted, Outcome, Refit
 from gmlfm.fitting.job import Job, Material
 from gmlfm.models.base import Layout, Model, Positives
@@ -82,7 +82,8 @@ class MemoryJob(Job):
         def validate(model: Model, table: Tensor) -> Mapping[str, float]:
             scores = Scorer(model, table, material.encoded, material.layout.field_of_row(), self._label_scale)
             if self.settings.task == "topn":
-                found = evaluate_ranking(scores, self.data, rows, self.validation_protocol).metrics
+                part = "test" if self.as_published else "validation"
+                found = evaluate_held_out(scores, self.data, self.split, part, self.validation_protocol).metrics
                 return {name: found[name] for name in ("hr@10", "ndcg@10")}
             users, items, labels, interactions = labelled(self.data, self.instances, rows)
             predicted = scores.pairs(users, items[:, None], interactions)[:, 0]

@@ -9,7 +9,7 @@ from gmlfm.data.attributes import PARTS
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.negatives import Pairs
 from gmlfm.errors import DataError, OptionError
-from gmlfm.evaluation.protocols import Evaluation, evaluate_labels, evaluate_ranking
+from gmlfm.evaluation.protocols import Evaluation, evaluate_held_out, evaluate_labels, evaluate_ranking
 from gmlfm.fitting import Fitted, labelled
 from gmlfm.retrieval import Renumbered, Scorer, Scores
 
@@ -24,9 +24,8 @@ def evaluate_part(fitted: Fitted, protocol: str, part: str, seed: int) -> Evalua
     if len(rows) == 0:
         raise DataError(f"the split '{split.name}' has no {part} rows to evaluate on.")
     if fitted.settings.task == "topn":
-        found = evaluate_ranking(fitted.scores, fitted.data, rows, protocol, seed=seed)
-    else:
-        found = _labels(fitted, fitted.scores, labelled(fitted.data, fitted.instances, rows))
+        return evaluate_held_out(fitted.scores, fitted.data, split, part, protocol, seed=seed)
+    found = _labels(fitted, fitted.scores, labelled(fitted.data, fitted.instances, rows))
     return found if groups is None else found.by_group(split.group_names, groups)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from gmlfm import Dataset, Recommender, load_dataset
+from gmlfm import Dataset, Recommender, load_dataset, make_split
 from gmlfm.cli import main
 from gmlfm.data.batches import BatchOptions
 from gmlfm.data.sources.bazaar import Market, write_bazaar
@@ -493,3 +493,25 @@ def test_mamo_is_adapted_on_the_training_rows_alone() -> None:
     split = Recommender("mamo", "rating", k=4, epochs=1).fit(checkerboard(), "newcomers").fitted.split
     assert len(split.unused) > 0
     assert np.array_equal(history_rows(split, "no refit"), split.train)
+
+
+def test_items_never_met_are_ranked_among_such_items(market: Path) -> None:
+    """A scorer that only tells met from unmet items must gain nothing by it."""
+    from gmlfm.evaluation.protocols import evaluate_held_out
+
+    data = load_dataset(market)
+    split = make_split(data, "newcomers", seed=0)
+    met = np.bincount(data.item_numbers[split.train], minlength=len(data.items)) > 0
+
+    class Unmet:
+        def pairs(self, users: Any, items: Any, rows: Any = None) -> Any:
+            return (~met[items]).astype(np.float32)
+
+        def everything(self, users: Any, items: Any, rows: Any = None) -> Any:
+            return np.tile((~met[items]).astype(np.float32), (len(users), 1))
+
+    found = evaluate_held_out(Unmet(), data, split, "test", "sampled")
+    for group in ("warm-new", "new-new"):
+        if group in found.groups:
+            assert found.groups[group]["hr@10"] == pytest.approx(0.10)
+    assert len(found.queries["hr@10"]) == len(split.test)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from gmlfm import Recommender
+from gmlfm.errors import DataError, OptionError
+from tests.contracts.checkerboard import checkerboard
+
+QUICK: dict[str, Any] = {"epochs": 6, "threads": 1, "k": 8, "lr": 0.02}
+
+
+@pytest.fixture
+def fitted(tmp_path: Path) -> Recommender:
+    return Recommender(**QUICK).fit(checkerboard(), out=tmp_path / "run")
+
+
+def test_a_sold_item_vanishes_at_once_and_comes_back(fitted: Recommender, tmp_path: Path) -> None:
+    before = fitted.recommend(["u1"], 3)["item"].to_list()
+    fitted.mark_sold(before[:1])
+    assert fitted.recommend(["u1"], 2)["item"].to_list() == before[1:]
+    again = Recommender.load(tmp_path / "run")  # written when marked, without save
+    assert again.recommend(["u1"], 2)["item"].to_list() == before[1:]
+    again.mark_back(before[:1])
+    assert Recommender.load(tmp_path / "run").recommend(["u1"], 3)["item"].to_list() == before
+    again.save(tmp_path / "copy")
+    assert Recommender.load(tmp_path / "copy").recommend(["u1"], 3)["item"].to_list() == before
+    with pytest.raises(DataError, match="nothing was marked"):
+        again.mark_sold(["i1", "nothing"])
+    assert again.recommend(["u1"], 3)["item"].to_list() == before
+
+
+def test_a_line_cut_short_by_a_crash_does_not_count(fitted: Recommender, tmp_path: Path) -> None:
+    fitted.mark_sold(["i1"])
+    log = tmp_path / "run" / "model" / "stock.jsonl"
+    log.write_text(log.read_text() + '["sold", ["i3"')
+    assert not Recommender.load(tmp_path / "run").fitted.stock.here[1]
+    log.write_text("nonsense\n" + log.read_text())
+    with pytest.raises(DataError, match="is damaged in line 1"):
+        Recommender.load(tmp_path / "run")
+
+
+def test_variety_is_kept_within_the_ranking(fitted: Recommender) -> None:
+    table = fitted.recommend(["u1", "u2"], 6, at_most={"colour": 3})
+    for user in ("u1", "u2"):
+        items = table.filter(pl.col("user") == user)["item"].to_list()
+        assert len(items) == 6
+        assert sum(int(item[1:]) % 2 for item in items) == 3
+    with pytest.raises(OptionError, match="no single-valued item field; did you mean 'colour'"):
+        fitted.recommend(["u1"], at_most={"color": 2})
+    with pytest.raises(OptionError, match="at_most of 'colour' is 0"):
+        fitted.recommend(["u1"], at_most={"colour": 0})
+
+
+def test_new_items_enter_by_their_attributes(fitted: Recommender, tmp_path: Path) -> None:
+    new = pl.DataFrame(
+        {
+            "item": ["n-red", "n-blue"],
+            "colour": ["red", "blue"],
+            "price": [3.0, 3.0],
+            "tags": [["x", "red"], ["x", "blue"]],
+        }
+    )
+    old = fitted.predict([("u1", "i1"), ("u2", "i7")])["score"].to_list()
+    fitted.add_items(new)
+    assert fitted.predict([("u1", "i1"), ("u2", "i7")])["score"].to_list() == pytest.approx(old, abs=1e-6)
+    scores = {pair: score for pair, score in zip(
+        [("u0", "n-red"), ("u0", "n-blue"), ("u1", "n-red"), ("u1", "n-blue")],
+        fitted.predict([("u0", "n-red"), ("u0", "n-blue"), ("u1", "n-red"), ("u1", "n-blue")])["score"].to_list(),
+        strict=True,
+    )}  # fmt: skip
+    assert scores["u0", "n-red"] > scores["u0", "n-blue"]
+    assert scores["u1", "n-blue"] > scores["u1", "n-red"]
+    assert {"n-red", "n-blue"} <= set(fitted.recommend(["u0"], 42)["item"])
+    fitted.save(tmp_path / "grown")
+    again = Recommender.load(tmp_path / "grown")
+    assert again.recommend(["u0"], 9).equals(fitted.recommend(["u0"], 9))
+    assert {"n-red", "n-blue"} <= set(again.recommend(["u0"], 42)["item"])
+
+
+def test_new_items_that_do_not_fit_are_refused(fitted: Recommender) -> None:
+    with pytest.raises(DataError, match="a column 'color', which the model does not know; did you mean 'colour'"):
+        fitted.add_items(pl.DataFrame({"item": ["n"], "color": ["red"]}))
+    with pytest.raises(DataError, match="no column 'item'"):
+        fitted.add_items(pl.DataFrame({"colour": ["red"]}))
+    with pytest.raises(DataError, match="'i1' is in the catalogue already"):
+        fitted.add_items(pl.DataFrame({"item": ["i1"], "colour": ["red"], "price": [1.0], "tags": [["x"]]}))
+    with pytest.warns(UserWarning, match="no column 'price'"):
+        fitted.add_items(pl.DataFrame({"item": ["n"], "colour": ["red"], "tags": [["x"]]}))
+    with pytest.raises(OptionError, match="knows items by their ids alone"):
+        Recommender("mf", **QUICK).fit(checkerboard()).add_items(pl.DataFrame({"item": ["n"]}))
+
+
+@pytest.mark.parametrize("name", ["gml-fm", "fm", "mf", "nfm", "deepfm", "ncf", "item-knn", "ease"])
+def test_a_newcomer_is_known_by_what_she_chose(name: str) -> None:
+    settings = {} if name in ("item-knn", "ease") else {**QUICK, "epochs": 15}
+    recommender = Recommender(name, **settings).fit(checkerboard())
+    for colour, history in ((0, ["i0", "i4", "i8", "i12"]), (1, ["i1", "i5", "i9", "i13"])):
+        table = recommender.recommend_for({}, history=history, n=10)
+        assert set(history).isdisjoint(table["item"].to_list())
+        assert sum(int(item[1:]) % 2 == colour for item in table["item"]) >= 8
+    # Somebody else asked in between changes nothing.
+    assert recommender.recommend_for({}, history=["i1", "i5"], n=5).equals(
+        recommender.recommend_for({}, history=["i1", "i5"], n=5)
+    )
+
+
+@pytest.mark.parametrize("name", ["gml-fm", "ngcf", "ease", "nfm"])
+def test_a_forgotten_user_is_nowhere(name: str, tmp_path: Path) -> None:
+    settings = {} if name == "ease" else {**QUICK, "epochs": 2}
+    recommender = Recommender(name, **settings).fit(checkerboard(), out=tmp_path / "run", refit=True)
+    others = recommender.predict([("u3", "i1"), ("u39", "i2")])["score"].to_list()
+    weights = (tmp_path / "run" / "model" / "weights.safetensors").read_bytes()
+    recommender.forget("u17")
+    assert (tmp_path / "run" / "model" / "weights.safetensors").read_bytes() != weights
+    for path in (tmp_path / "run").rglob("*"):
+        if path.suffix == ".parquet":
+            for column in pl.read_parquet(path).select(pl.col(pl.String)).iter_columns():
+                assert "u17" not in column.to_list()
+        elif path.is_file():
+            assert b'"u17"' not in path.read_bytes()
+    assert not list((tmp_path / "run").glob("checkpoints*/*"))
+    again = Recommender.load(tmp_path / "run")
+    for one in (recommender, again):
+        assert one.recommend(["u17"], 3)["known"].to_list() == [False] * 3
+        assert not np.isin("u17", one.fitted.data.users.ids.to_list())
+        assert one.fitted.data.n_interactions == checkerboard().n_interactions - 19
+    if name in ("gml-fm", "nfm"):  # a graph and a closed form do change for the others
+        assert again.predict([("u3", "i1"), ("u39", "i2")])["score"].to_list() == pytest.approx(others, abs=1e-6)
+    again.forget("u18")
+    again.evaluate()
+    with pytest.raises(DataError, match="is unknown already"):
+        again.forget("u17")
