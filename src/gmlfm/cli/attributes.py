@@ -20,8 +20,8 @@ def add_to(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser(
         "attributes",
         help="what each field is worth",
-        description="How much worse validation gets when a field is shuffled among its owners and, with --retrain, when the model "
-        "is trained without it; and which pairs of fields carry the score. Below 0 a field harms.",
+        description="How much worse validation gets when a field is shuffled among its owners and, with --retrain, when the "
+        "model is trained without it; and which pairs of fields carry the score. Below 0 a field harms.",
     )
     parser.add_argument("run_folder", metavar="RUN")
     parser.add_argument("--retrain", action="store_true", help="also train once without each field")

@@ -113,8 +113,13 @@ def run(options: argparse.Namespace) -> None:
     for_buyer, for_newcomer = model.recommend([buyer], 10), model.recommend_for(NEWCOMER, n=10)
     _show(console, f"Buyer {buyer}, who bought: {'; '.join(_bought(data, buyer)[:3])}; ...", for_buyer)
     _show(console, f"Somebody new, {' '.join(NEWCOMER.values())}", for_newcomer)
+    first = for_buyer.row(0, named=True)
+    why = {" x ".join(fields): value for fields, value in list(model.contrast(buyer, first["item"]).items())[:6]}
+    console.print(f"Why the first for {buyer}? More than the catalogue's mean by:")
+    for fields, value in why.items():
+        console.print(f"  {value:+.3f}  {escape(fields)}", highlight=False)
     path = Path(options.out) / "report.html"
-    _report(model, data, summary, results, for_buyer, for_newcomer, buyer).write(path)
+    _report(model, data, summary, results, for_buyer, for_newcomer, buyer, why).write(path)
     console.print(
         f"The report with pictures: [bold]{escape(str(path))}[/] ({time.perf_counter() - start:.0f} s in all)", soft_wrap=True
     )
@@ -150,6 +155,7 @@ def _report(
     for_buyer: pl.DataFrame,
     for_newcomer: pl.DataFrame,
     buyer: str,
+    why: dict[str, float],
 ) -> Report:
     page = Report("gmlfm on the built-in market")
     page.text(f"{_counts(summary)}; data {data.content_hash}, split {model.fitted.split.hash}, seed 0.")
@@ -180,6 +186,8 @@ def _report(
     first, second = (dict(zip(one.to_series(0).to_list(), one.to_series(1).to_list(), strict=True)) for one in (bought, chosen))
     shares = {name: {"of purchases": first[name], "of recommendations": second.get(name, 0.0)} for name in sorted(first)}
     page.bars(f"Genres among purchases and among the ten best for {len(some)} buyers", shares)
+    page.heading(f"Why the first one for buyer {buyer}?")
+    page.waterfall("What it adds to the score beyond the catalogue's mean, by pairs of fields: exact, the six largest", why)
     for title, rows in ((f"For buyer {buyer}", for_buyer), ("For somebody new: " + ", ".join(NEWCOMER.values()), for_newcomer)):
         page.heading(title)
         page.table(

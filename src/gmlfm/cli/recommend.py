@@ -69,9 +69,10 @@ def run(options: argparse.Namespace) -> None:
         else:
             table = recommender.recommend(options.user, options.n, seen=options.seen, filter=options.filter)
     told = [str(note.message) for note in notes if note.category is UserWarning]
-    told += [
-        f"user '{user}' was not met in training: scored from attributes and the unknown row." for user in _strangers(table)
-    ]
+    for user in _strangers(table):
+        nothing = recommender.fitted.encoder.user_numbers([user])[0] < 0
+        by = "nothing is known of her, so this is what is popular" if nothing else "scored from attributes and the unknown row"
+        told.append(f"user '{user}' was not met in training: {by}.")
     console = Console(stderr=options.json)
     for note in told:
         console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
