@@ -3,10 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
-from gmlfm import Encoder, Schema, load_dataset, make_split
-from gmlfm.data.batches import Batch, BatchOptions, IdRows, RankingBatches, ShardBatches
+from gmlfm import Dataset, Encoder, Schema, load_dataset, make_split
+from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.batches import Batch, BatchOptions, IdRows, RankingBatches, ShardBatches, make_batch
 from gmlfm.data.negatives import TrainingNegatives, training_sampler
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.sources.bazaar import Market, write_bazaar
@@ -77,7 +79,7 @@ def test_training_reads_shards_as_it_reads_memory(prepared: PreparedData, market
     split = make_split(data)
     encoder = Encoder.fit(data, split.train)
     users, items = data.user_numbers[split.train], data.item_numbers[split.train]
-    known = IdRows.of(encoder, items, len(data.items))
+    known = IdRows.of(encoder, items, encoder.encode(data).item)
     negatives = TrainingNegatives(training_sampler(data, split), users, options.n_negatives)
     memory = RankingBatches(users, items, split.train, encoder.encode(data), known, negatives, options)
     losses = []
@@ -96,3 +98,25 @@ def test_training_reads_shards_as_it_reads_memory(prepared: PreparedData, market
         losses.append(found)
     assert all(one[-1] < 0.9 * one[0] for one in losses)
     assert losses[0][-1] == pytest.approx(losses[1][-1], rel=0.1)
+
+
+def test_a_value_that_no_positive_carries_is_not_learned_from_negatives() -> None:
+    """Otherwise it would learn that it is never chosen, only because what carries it is new."""
+    rows = pl.DataFrame({"u": [f"u{n % 6}" for n in range(24)], "i": [f"i{n % 4}" for n in range(24)]})
+    items = pl.DataFrame({"i": [f"i{n}" for n in range(6)], "kind": ["a", "a", "b", "b", "only new", "b"]})
+    schema = {"interactions": {"user": "u", "item": "i"}, "items": {"id": "i", "fields": {"kind": "category"}}}
+    data = Dataset.from_tables(rows, None, items, schema=schema)
+    encoder = Encoder.fit(data, np.arange(data.n_interactions))
+    encoded = encoder.encode(data)
+    known = IdRows.of(encoder, data.item_numbers, encoded.item)
+    drawn = np.array([[0, 4, 5, 1]], np.int32)
+    labels = np.array([[1.0, -1.0, -1.0, -1.0]], np.float32)
+    asking = AttributeTable(encoded.user.ids[:1], encoded.user.values[:1])
+    batch = make_batch(asking, encoded.item, drawn, labels, None, known, 0.0, np.random.default_rng(0))
+    assert batch.answering_x[0].tolist() == [[1, 1], [1, 0], [1, 1], [1, 1]]
+    assert batch.answering_ids[0, :, 0].tolist() == [
+        encoded.item.ids[0, 0],
+        encoder.n_rows,
+        encoder.n_rows,
+        encoded.item.ids[1, 0],
+    ]

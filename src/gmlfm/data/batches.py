@@ -67,19 +67,30 @@ class BatchOptions:
 
 @dataclass(frozen=True)
 class IdRows:
-    """What hiding needs to know: the unknown rows of both sides, the table's size, and which items had a positive."""
+    """What hiding needs to know: the unknown rows of both sides, the table's size, and what had a training positive.
+
+    trained_rows: the attribute rows that some item with a positive carries. A value that none of them has would only ever be
+    drawn as a negative and learn that it is never chosen: such values are left out of training, as ids are.
+    """
 
     unknown_user: int
     unknown_item: int
     n_rows: int
     trained_items: npt.NDArray[np.bool_]
+    trained_rows: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, encoder: Encoder, items: Ints, n_items: int) -> IdRows:
-        trained = np.zeros(n_items, bool)
-        trained[items] = True
+    def of(cls, encoder: Encoder, items: Ints, item_table: AttributeTable) -> IdRows:
         user, item = (encoder.part(side)[0].unknown_row for side in ("user", "item"))
-        return cls(user, item, encoder.n_rows, trained)
+        return cls.between(user, item, encoder.n_rows, items, item_table)
+
+    @classmethod
+    def between(cls, unknown_user: int, unknown_item: int, n_rows: int, items: Ints, item_table: AttributeTable) -> IdRows:
+        trained = np.zeros(len(item_table), bool)
+        trained[items] = True
+        rows = np.zeros(n_rows, bool)
+        rows[item_table.ids[trained]] = True
+        return cls(unknown_user, unknown_item, n_rows, trained, rows)
 
 
 class RankingBatches:
@@ -178,7 +189,8 @@ class ShardBatches:
         self.n_instances = n_rows * (1 + options.n_negatives if self._ranks else 1)
         # One size for all shards, however few rows one of them has.
         self._options = replace(options, batch_size=options.size(self.n_instances))
-        self._ids = IdRows(first["user"].unknown_row, first["item"].unknown_row, data.n_rows, trained)
+        chosen = np.flatnonzero(trained).astype(np.int32)
+        self._ids = IdRows.between(first["user"].unknown_row, first["item"].unknown_row, data.n_rows, chosen, data.items)
         self._candidates = np.arange(data.info.n_items, dtype=np.int32)
 
     def _kept(self, shard: Shard) -> Rows:
@@ -229,13 +241,14 @@ def make_batch(
     rng: np.random.Generator,
 ) -> Batch:
     asking_ids = np.array(asking.ids)
-    answering_ids = items_table.ids[items]
+    answering_ids, answering_x = items_table.ids[items], items_table.values[items]
     untrained = ~known.trained_items[items] & (labels < 0)
+    if untrained.any():
+        answering_x[untrained] *= known.trained_rows[answering_ids[untrained]]
+        answering_x[:, :, 0][untrained] = 1.0  # the id stands at the unknown row, frozen
     answering_ids[:, :, 0][untrained] = known.n_rows
     if hide > 0:
         asking_ids[rng.random(len(asking_ids)) < hide, 0] = known.unknown_user
         hidden = (rng.random(items.shape) < hide) & ~untrained
         answering_ids[:, :, 0][hidden] = known.unknown_item
-    return Batch(
-        asking_ids, asking.values, answering_ids, items_table.values[items], labels, weights, known.n_rows, known.unknown_item
-    )
+    return Batch(asking_ids, asking.values, answering_ids, answering_x, labels, weights, known.n_rows, known.unknown_item)

@@ -132,12 +132,12 @@ class MemoryJob(Job):
         data, options = self.data, self.settings.batches
         if self.settings.task == "topn":
             users, items = data.user_numbers[rows], data.item_numbers[rows]
-            known = IdRows.of(encoder, items, len(data.items))
+            known = IdRows.of(encoder, items, encoded.item)
             sampler = training_sampler(data, replace(self.split, train=rows))
             negatives = TrainingNegatives(sampler, users, options.n_negatives, options.seed, options.fresh)
             return RankingBatches(users, items, rows, encoded, known, negatives, options, self._weights(rows))
         users, items, labels, interactions = labelled(self.data, self.instances, rows)
-        known = IdRows.of(encoder, items[labels > 0] if self.instances else items, len(data.items))
+        known = IdRows.of(encoder, items[labels > 0] if self.instances else items, encoded.item)
         centre, spread = self._label_scale
         return LabelledBatches(users, items, (labels - centre) / spread, interactions, encoded, known, options)
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.errors import OptionError
-from gmlfm.models.base import Attributes, Model
-from gmlfm.models.layers import at_least_one, factors, linear_term, normal_rows, scaled, share, spread
+from gmlfm.models.base import Attributes
+from gmlfm.models.layers import FactorModel, at_least_one, linear_term, scaled, share
 from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
 
 SPACE = {
@@ -23,7 +23,7 @@ SPACE = {
 }
 
 
-class AFM(Model):
+class AFM(FactorModel):
     """A row is (w, v): O(F^2 K A) a row. dropout falls on the attended sum; attention_l2 is the weight of |W|^2 in the loss."""
 
     def __init__(
@@ -34,8 +34,7 @@ class AFM(Model):
         attention_l2: float = 0.0,
         v_scale: float = 0.01,
     ) -> None:
-        super().__init__()
-        self.k, self.v_scale = factors(k), spread(v_scale)
+        super().__init__(k, 1 + k, v_scale)
         if not 0 <= attention_l2 < float("inf"):
             raise OptionError(f"attention_l2 is {attention_l2}; expected 0 or more.")
         self.attention_l2 = attention_l2
@@ -44,14 +43,6 @@ class AFM(Model):
         self.importance = nn.Linear(attention, 1, bias=False)
         self.drop = nn.Dropout(share(dropout, "dropout"))
         self.head = nn.Parameter(torch.ones(k))
-
-    @property
-    def row_width(self) -> int:
-        return 1 + self.k
-
-    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
-        # With v near zero every e_ij is nearly zero, attention is flat and the gradient starves.
-        return normal_rows(n, self.row_width, self.v_scale, generator)
 
     def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
         whole = _together(asking, answering)

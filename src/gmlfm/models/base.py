@@ -93,9 +93,13 @@ class Model(nn.Module, ABC):
         """What is computed once for each row before any score: (U, row_width) -> (U, anything)."""
         return rows
 
-    @abstractmethod
     def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
-        """rows: as `ready` gave them; asking: users with context, (B, F); answering: items, (B, G, F'). Returns (B, G)."""
+        """rows: as `ready` gave them; asking: users with context, (B, F); answering: items, (B, G, F'). Returns (B, G).
+
+        A model that decomposes need not say more than its sides.
+        """
+        user, item = self.sides(rows, asking, asking=True), self.sides(rows, answering, asking=False)
+        return user.own.unsqueeze(1) + item.own + (item.vector @ user.vector.unsqueeze(-1)).squeeze(-1)
 
     def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
         """One side precomputed, where the score decomposes: own (N,), vector (N, D); the global bias is the user's."""

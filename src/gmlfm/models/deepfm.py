@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gmlfm.models.base import Attributes, Layout, Model
+from gmlfm.models.base import Attributes, Layout
 from gmlfm.models.fm import FM
-from gmlfm.models.layers import by_field, factors, mlp, normal_rows, scaled, share, spread, widths
+from gmlfm.models.layers import FactorModel, by_field, mlp, scaled, share, widths
 from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
 
 SPACE = {"k": FACTORS, "hidden": Choice(("64", "64,64", "200,200,200", "400,400,400")), "dropout": DROPOUT, "v_scale": SCALE}
@@ -58,24 +58,16 @@ class Deep(nn.Module):
         return result
 
 
-class DeepFM(Model):
+class DeepFM(FactorModel):
     """A row is (w, v)."""
 
     needs_fields = True
 
     def __init__(self, layout: Layout, k: int = 64, hidden: str = "64,64", dropout: float = 0.2, v_scale: float = 0.01) -> None:
-        super().__init__()
-        self.k, self.v_scale = factors(k), spread(v_scale)
+        super().__init__(k, 1 + k, v_scale)
         self.machine = FM(k)
         self.fields = Fields(layout)
         self.deep = Deep(self.fields.n_users, self.fields.n_items, k, widths(hidden, "hidden"), share(dropout, "dropout"))
-
-    @property
-    def row_width(self) -> int:
-        return 1 + self.k
-
-    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
-        return normal_rows(n, self.row_width, self.v_scale, generator)
 
     def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
         user = self.fields(rows[:, 1:], asking, asking=True)

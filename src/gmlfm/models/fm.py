@@ -9,29 +9,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gmlfm.models.base import Attributes, Model, SideScores
-from gmlfm.models.layers import factors, linear_term, normal_rows, scaled, spread
+from gmlfm.models.base import Attributes, SideScores
+from gmlfm.models.layers import FactorModel, linear_term, scaled
 from gmlfm.models.spaces import FACTORS, SCALE
 
 SPACE = {"k": FACTORS, "v_scale": SCALE}
 
 
-class FM(Model):
+class FM(FactorModel):
     """A row is (w, v): O(FK) a row. By sides the score is own_u + own_i + s_u . s_i, where s is the sum of x v."""
 
     decomposes = pairwise = True
 
     def __init__(self, k: int = 64, v_scale: float = 0.01) -> None:
-        super().__init__()
-        self.k, self.v_scale = factors(k), spread(v_scale)
+        super().__init__(k, 1 + k, v_scale)
         self.bias = nn.Parameter(torch.zeros(()))
-
-    @property
-    def row_width(self) -> int:
-        return 1 + self.k
-
-    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
-        return normal_rows(n, self.row_width, self.v_scale, generator)
 
     @property
     def side_width(self) -> int:
@@ -42,10 +34,6 @@ class FM(Model):
 
     def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
         return left[:, 1:] @ right[:, 1:].T, None
-
-    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
-        user, item = self.sides(rows, asking, asking=True), self.sides(rows, answering, asking=False)
-        return user.own.unsqueeze(1) + item.own + (item.vector @ user.vector.unsqueeze(-1)).squeeze(-1)
 
     def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
         factors = scaled(rows[:, 1:], attributes)

@@ -24,8 +24,8 @@ from gmlfm.kernels.second_order import (
     squared_across,
     squared_factored,
 )
-from gmlfm.models.base import Attributes, Model, SideScores
-from gmlfm.models.layers import factors, linear_term, spread, take
+from gmlfm.models.base import Attributes, SideScores
+from gmlfm.models.layers import FactorModel, linear_term, take
 from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
 
 _NUMBERS_A_PIECE = 16_000_000
@@ -34,7 +34,7 @@ Form = Literal["auto", "pairs", "factored"]
 SPACE = {"k": FACTORS, "layers": Choice((0, 1, 2, 3)), "dropout": DROPOUT, "unit": Choice((False, True)), "v_scale": SCALE}
 
 
-class GMLFM(Model):
+class GMLFM(FactorModel):
     """Every pair of attributes has a weight and a distance.
 
     transform: identity, mahalanobis or dnn; distance: a Measure's name; weight=False sets every w_ij to 1."""
@@ -57,22 +57,15 @@ class GMLFM(Model):
         v_scale: float = 0.01,
         form: Form = "auto",
     ) -> None:
-        super().__init__()
+        super().__init__(k, 1 + k, v_scale)
         if form not in ("auto", "pairs", "factored"):
             raise OptionError(f"form is '{form}'; expected auto, pairs or factored.")
-        self.k, self.form, self.v_scale = factors(k), form, spread(v_scale)
+        self.form = form
         self.measure = Measure(distance, p)
         self.decomposes = self.measure.decomposes and weight
         self.transform = _transform(transform, k, layers, activation, dropout, unit, start)
         self.bias = nn.Parameter(torch.zeros(()))
         self.h = nn.Parameter(_start_of_h(h_start, k)) if weight else None
-
-    @property
-    def row_width(self) -> int:
-        return 1 + self.k
-
-    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
-        return torch.empty(n, self.row_width).normal_(0.0, self.v_scale, generator=generator)
 
     def ready(self, rows: Tensor) -> Tensor:
         """(w, v, z): the transform runs once a row."""

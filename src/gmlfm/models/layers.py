@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gmlfm.errors import OptionError
-from gmlfm.models.base import Attributes
+from gmlfm.models.base import Attributes, Model
 
 _MOST_FACTORS = 10_000
 
@@ -28,10 +28,6 @@ def scaled(rows: Tensor, attributes: Attributes) -> Tensor:
 def linear_term(weights: Tensor, attributes: Attributes) -> Tensor:
     """The sum of w_i x_i: (U, 1) -> (...)."""
     return scaled(weights, attributes).squeeze(-1).sum(-1)
-
-
-def normal_rows(n: int, width: int, scale: float, generator: torch.Generator) -> Tensor:
-    return torch.empty(n, width).normal_(0.0, scale, generator=generator)
 
 
 def user_beside(user: Tensor, item: Tensor) -> Tensor:
@@ -62,17 +58,23 @@ def at_least_one(value: int, name: str) -> int:
     return value
 
 
-def factors(k: int) -> int:
-    if not 1 <= k <= _MOST_FACTORS:
-        raise OptionError(f"k is {k}; expected 1 to {_MOST_FACTORS:,} factors.")
-    return k
+class FactorModel(Model):
+    """A table whose rows, `width` numbers each, start at normal ones of standard deviation v_scale."""
 
+    def __init__(self, k: int, width: int, v_scale: float) -> None:
+        super().__init__()
+        if not 1 <= k <= _MOST_FACTORS:
+            raise OptionError(f"k is {k}; expected 1 to {_MOST_FACTORS:,} factors.")
+        if not 0 <= v_scale < float("inf"):
+            raise OptionError(f"v_scale is {v_scale}; expected a finite number of 0 or more.")
+        self.k, self.v_scale, self._width = k, v_scale, width
 
-def spread(value: float, name: str = "v_scale") -> float:
-    """The standard deviation of a normal start."""
-    if not 0 <= value < float("inf"):
-        raise OptionError(f"{name} is {value}; expected a finite number of 0 or more.")
-    return value
+    @property
+    def row_width(self) -> int:
+        return self._width
+
+    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
+        return torch.empty(n, self._width).normal_(0.0, self.v_scale, generator=generator)
 
 
 class Normed(nn.BatchNorm1d):

@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.errors import OptionError
-from gmlfm.models.base import Attributes, Model, SideScores
-from gmlfm.models.layers import factors, normal_rows, spread, take
+from gmlfm.models.base import Attributes, SideScores
+from gmlfm.models.layers import FactorModel, take
 from gmlfm.models.spaces import FACTORS, SCALE, Real, Space
 
 SPACE: dict[str, Space] = {"k": FACTORS, "v_scale": SCALE}
 PMF_SPACE: dict[str, Space] = {"k": FACTORS, "lambda_user": Real(1e-5, 1.0), "lambda_item": Real(1e-5, 1.0), "v_scale": SCALE}
 
 
-class MF(Model):
+class MF(FactorModel):
     """A row is (b, p): O(K) a pair. Other attributes than ids are not looked at."""
 
     decomposes = pairwise = ids_only = True
@@ -30,20 +30,13 @@ class MF(Model):
     def __init__(
         self, k: int = 64, biases: bool = True, lambda_user: float = 0.0, lambda_item: float = 0.0, v_scale: float = 0.01
     ) -> None:
-        super().__init__()
-        self.k, self.biases, self.v_scale = factors(k), biases, spread(v_scale)
+        super().__init__(k, 1 + k, v_scale)
+        self.biases = biases
         for name, value in (("lambda_user", lambda_user), ("lambda_item", lambda_item)):
             if not 0 <= value < float("inf"):
                 raise OptionError(f"{name} is {value}; expected 0 or more.")
         self.lambda_user, self.lambda_item = lambda_user, lambda_item
         self.bias = nn.Parameter(torch.zeros(()))
-
-    @property
-    def row_width(self) -> int:
-        return 1 + self.k
-
-    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
-        return normal_rows(n, self.row_width, self.v_scale, generator)
 
     @property
     def side_width(self) -> int:
@@ -54,11 +47,6 @@ class MF(Model):
 
     def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
         return left[:, 1:] @ right[:, 1:].T, None
-
-    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
-        user, item = take(rows, _id(asking)), take(rows, _id(answering))
-        own = user[..., :1] + item[..., 0] if self.biases else 0.0
-        return self.bias + own + (item[..., 1:] @ user[..., 1:].unsqueeze(-1)).squeeze(-1)
 
     def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
         side = take(rows, _id(attributes))

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.errors import OptionError
-from gmlfm.models.base import Attributes, Model
-from gmlfm.models.layers import factors, mlp, normal_rows, share, spread, take, user_beside, widths
+from gmlfm.models.base import Attributes
+from gmlfm.models.layers import FactorModel, mlp, share, take, user_beside, widths
 from gmlfm.models.spaces import DROPOUT, SCALE, Choice
 
 SPACE = {
@@ -25,28 +25,21 @@ SPACE = {
 }
 
 
-class NCF(Model):
+class NCF(FactorModel):
     """A row is (p, p'): K numbers for the product, K for the deep part."""
 
     def __init__(
         self, k: int = 32, hidden: str = "64,32,16", dropout: float = 0.0, pretrain: int = 0, v_scale: float = 0.01
     ) -> None:
-        super().__init__()
+        super().__init__(k, 2 * k, v_scale)
         if pretrain < 0:
             raise OptionError(f"pretrain is {pretrain}; expected 0 or more epochs.")
-        self.k, self.v_scale, self.pretrain = factors(k), spread(v_scale), pretrain
+        self.pretrain = pretrain
         layers = widths(hidden, "hidden")
         self.deep = mlp(2 * k, layers, share(dropout, "dropout"))
         self.product_head = nn.Parameter(torch.ones(k))
         self.deep_head = nn.Linear(layers[-1] if layers else 2 * k, 1)
         self._apart = False
-
-    @property
-    def row_width(self) -> int:
-        return 2 * self.k
-
-    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
-        return normal_rows(n, self.row_width, self.v_scale, generator)
 
     @property
     def warm_epochs(self) -> int:

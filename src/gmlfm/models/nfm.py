@@ -8,11 +8,10 @@ Batch norm and dropout follow the pooling and each layer.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
-from gmlfm.models.base import Attributes, Model
-from gmlfm.models.layers import Normed, factors, linear_term, mlp, normal_rows, scaled, share, spread, widths
+from gmlfm.models.base import Attributes
+from gmlfm.models.layers import FactorModel, Normed, linear_term, mlp, scaled, share, widths
 from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
 
 SPACE = {
@@ -24,23 +23,15 @@ SPACE = {
 }
 
 
-class NFM(Model):
+class NFM(FactorModel):
     """A row is (w, v). The pooling by sides: f(u) + f(i) + s_u * s_i, so a user's part is computed once for all items."""
 
     def __init__(self, k: int = 64, hidden: str = "64", dropout: float = 0.2, norm: bool = True, v_scale: float = 0.01) -> None:
-        super().__init__()
-        self.k, self.v_scale = factors(k), spread(v_scale)
+        super().__init__(k, 1 + k, v_scale)
         layers = widths(hidden, "hidden")
         self.pooled = nn.Sequential(*([Normed(k)] if norm else []), nn.Dropout(share(dropout, "dropout")))
         self.deep = mlp(k, layers, dropout, norm)
         self.head = nn.Linear(layers[-1] if layers else k, 1)
-
-    @property
-    def row_width(self) -> int:
-        return 1 + self.k
-
-    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
-        return normal_rows(n, self.row_width, self.v_scale, generator)
 
     def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
         user_sum, user_pool = _pooled(rows, asking)

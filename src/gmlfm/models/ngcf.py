@@ -19,8 +19,8 @@ from torch.nn import functional
 
 from gmlfm.data.dataset import Rows
 from gmlfm.errors import OptionError
-from gmlfm.models.base import Attributes, Layout, Model, SideScores
-from gmlfm.models.layers import factors, normal_rows, share, spread, take
+from gmlfm.models.base import Attributes, Layout, SideScores
+from gmlfm.models.layers import FactorModel, share, take
 from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
 
 SPACE = {
@@ -32,7 +32,7 @@ SPACE = {
 }
 
 
-class NGCF(Model):
+class NGCF(FactorModel):
     """O(edges K) a layer and step, whatever the batch, so its batches are large.
 
     dropout: of messages; node_dropout: the share of edges left out of a step.
@@ -51,10 +51,9 @@ class NGCF(Model):
         node_dropout: float = 0.0,
         v_scale: float = 0.1,
     ) -> None:
-        super().__init__()
+        super().__init__(k, k, v_scale)
         if not 0 <= layers <= 4:
             raise OptionError(f"layers is {layers}; expected 0 to 4.")
-        self.k, self.v_scale = factors(k), spread(v_scale)
         self.dropout, self.node_dropout = share(dropout, "dropout"), share(node_dropout, "node_dropout")
         users, items = layout.id_field("user"), layout.id_field("item")
         self._users, self._items = (users.offset, users.end), (items.offset, items.end)
@@ -62,13 +61,6 @@ class NGCF(Model):
         # Edges as (user, item) nodes; users' id rows come first, then the items'. Saved with the weights.
         self.register_buffer("edges", torch.zeros(2, 0, dtype=torch.int32))
         self._made: Tensor | None = None
-
-    @property
-    def row_width(self) -> int:
-        return self.k
-
-    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
-        return normal_rows(n, self.row_width, self.v_scale, generator)
 
     def see(self, user_rows: Rows, item_rows: Rows) -> None:
         users, items = torch.from_numpy(user_rows), torch.from_numpy(item_rows)
@@ -99,10 +91,6 @@ class NGCF(Model):
 
     def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
         return left @ right.T, None
-
-    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
-        user, item = self.sides(rows, asking, asking=True), self.sides(rows, answering, asking=False)
-        return (item.vector @ user.vector.unsqueeze(-1)).squeeze(-1)
 
     def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
         vector = take(rows, Attributes(attributes.ids[..., 0], attributes.x[..., 0]))

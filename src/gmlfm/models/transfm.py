@@ -13,29 +13,21 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.kernels.second_order import squared_distances
-from gmlfm.models.base import Attributes, Model, SideScores
-from gmlfm.models.layers import factors, linear_term, normal_rows, spread, take
+from gmlfm.models.base import Attributes, SideScores
+from gmlfm.models.layers import FactorModel, linear_term, take
 from gmlfm.models.spaces import FACTORS, SCALE
 
 SPACE = {"k": FACTORS, "v_scale": SCALE}
 
 
-class TransFM(Model):
+class TransFM(FactorModel):
     """A row is (w, v, t): O(FK) a row by running sums, and one inner product of length K + 2 between the sides."""
 
     decomposes = pairwise = True
 
     def __init__(self, k: int = 64, v_scale: float = 0.01) -> None:
-        super().__init__()
-        self.k, self.v_scale = factors(k), spread(v_scale)
+        super().__init__(k, 1 + 2 * k, v_scale)
         self.bias = nn.Parameter(torch.zeros(()))
-
-    @property
-    def row_width(self) -> int:
-        return 1 + 2 * self.k
-
-    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
-        return normal_rows(n, self.row_width, self.v_scale, generator)
 
     @property
     def side_width(self) -> int:
@@ -52,10 +44,6 @@ class TransFM(Model):
     def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
         start, end = left[:, 1 : 1 + self.k] + left[:, 1 + self.k :], right[:, 1 : 1 + self.k]
         return start.new_ones(len(left), len(right)), squared_distances(start, end)
-
-    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
-        user, item = self.sides(rows, asking, asking=True), self.sides(rows, answering, asking=False)
-        return user.own.unsqueeze(1) + item.own + (item.vector @ user.vector.unsqueeze(-1)).squeeze(-1)
 
     def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
         x = attributes.x

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.errors import OptionError
-from gmlfm.models.base import Attributes, Layout, Model
+from gmlfm.models.base import Attributes, Layout
 from gmlfm.models.deepfm import Deep, Fields
-from gmlfm.models.layers import factors, linear_term, normal_rows, share, spread, widths
+from gmlfm.models.layers import FactorModel, linear_term, share, widths
 from gmlfm.models.spaces import DROPOUT, SCALE, Choice
 
 SPACE = {
@@ -60,7 +60,7 @@ class CIN(nn.Module):
         return torch.cat(outputs, dim=1)
 
 
-class XDeepFM(Model):
+class XDeepFM(FactorModel):
     """A row is (w, v). cin: the maps of each layer."""
 
     needs_fields = True
@@ -76,19 +76,11 @@ class XDeepFM(Model):
         dropout: float = 0.2,
         v_scale: float = 0.01,
     ) -> None:
-        super().__init__()
-        self.k, self.v_scale = factors(k), spread(v_scale)
+        super().__init__(k, 1 + k, v_scale)
         self.fields = Fields(layout)
         self.cin = CIN(self.fields.n_users + self.fields.n_items, widths(cin, "cin"), split_half, cin_activation)
         self.deep = Deep(self.fields.n_users, self.fields.n_items, k, widths(hidden, "hidden"), share(dropout, "dropout"))
         self.head = nn.Linear(self.cin.n_outputs, 1)
-
-    @property
-    def row_width(self) -> int:
-        return 1 + self.k
-
-    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
-        return normal_rows(n, self.row_width, self.v_scale, generator)
 
     def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
         user = self.fields(rows[:, 1:], asking, asking=True)
