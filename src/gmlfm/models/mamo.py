@@ -30,7 +30,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf, sqrt
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -38,11 +37,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gmlfm.data.attributes import AttributeTable, FieldCode
+from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.dataset import Rows
 from gmlfm.data.encoding import Encoded
 from gmlfm.errors import DataError, OptionError
 from gmlfm.models.base import Floats, Ints, Layout, Rated
+from gmlfm.models.episodes import ByUser, Episode, Profiles, divided, profile_sides
 from gmlfm.models.spaces import Choice, Real, Space
 
 Weights = dict[str, Tensor]
@@ -99,14 +99,14 @@ class Mamo:
         self.k, self.layers, self.slots, self.inner, self.tasks_a_batch = k, layers, slots, inner, tasks_a_batch
         self.alpha, self.beta, self.gamma, self.tau, self.local_lr, self.lr = alpha, beta, gamma, tau, local_lr, lr
         self.classes, self.feature_memory, self.task_memory, self.seed = output == "classes", feature_memory, task_memory, seed
-        self._user_side, self._item_side = _sides(layout)
+        self._user_side, self._item_side = profile_sides(layout)
         self._weights: Weights = {}
         self._known: _Known | None = None
         self._item_vectors: Tensor | None = None
 
     def read(self, encoded: Encoded, support: Rated) -> None:
         """The attributes by number, and the ratings that a user is adapted on when she is scored."""
-        self._known = _Known(encoded.user, encoded.item, _ByUser.of(support))
+        self._known = _Known(encoded.user, encoded.item, ByUser.of(support))
         self._item_vectors = None
 
     def epoch(self, tasks: Rated, number: int, tell: Callable[[int, int, float], None]) -> float:
@@ -114,7 +114,7 @@ class Mamo:
 
         A random quarter of a user's ratings, one at least, is her query set; who has one rating only is passed over.
         """
-        by_user = _ByUser.of(tasks)
+        by_user = ByUser.of(tasks)
         users = by_user.with_ratings(2)
         if len(users) == 0:
             raise DataError("no user has two ratings or more, so none can be divided into support and query; add ratings.")
@@ -123,7 +123,7 @@ class Mamo:
         generator = np.random.default_rng([self.seed, _EPOCH_STREAM, number])
         users, done, total = generator.permutation(users), 0, 0.0
         for start in range(0, len(users), self.tasks_a_batch):
-            batch = [_divided(by_user, user, generator) for user in users[start : start + self.tasks_a_batch]]
+            batch = [divided(by_user, user, generator) for user in users[start : start + self.tasks_a_batch]]
             total += self._learn(batch)
             done += len(batch)
             tell(done, len(users), total / done)
@@ -244,7 +244,7 @@ class Mamo:
     def _keys(self) -> Tensor | None:
         return self._learnt.get("memory.keys")
 
-    def _learn(self, batch: list[_Task]) -> float:
+    def _learn(self, batch: list[Episode]) -> float:
         """A global step from the query losses of some users; returns their sum."""
         vectors = self._vectors_of(batch)
         losses, adapted = [], []
@@ -257,7 +257,7 @@ class Mamo:
         self._step(torch.stack(losses).mean(), vectors, adapted)
         return float(torch.stack(losses).detach().double().sum())
 
-    def _vectors_of(self, batch: list[_Task]) -> _Vectors:
+    def _vectors_of(self, batch: list[Episode]) -> _Vectors:
         """Each distinct item of the batch goes through the item network once."""
         listed, place = np.unique(np.concatenate([task.items for task in batch]), return_inverse=True)
         users = self._user_side.attributes(self._data.users, np.array([task.user for task in batch]))
@@ -340,7 +340,7 @@ class Mamo:
         vectors = self._all_items()[torch.from_numpy(support.items[here].astype(np.int64))]
         return self._adapted(local, profile, vectors, self._targets(support.labels[here]))[0], profile
 
-    def _profile(self, attributes: _Attributes) -> Tensor:
+    def _profile(self, attributes: Profiles) -> Tensor:
         return attributes.profiles(self._learnt["embedding"])
 
     def _all_items(self) -> Tensor:
@@ -409,19 +409,6 @@ def rewritten(memory: Tensor, attended: Tensor, value: Tensor, share: float) -> 
 
 
 @dataclass(frozen=True)
-class _Attributes:
-    """N profiles: rows (N, F) of the embedding table, shares (N, P, F) of each attribute in each field, mostly 0."""
-
-    rows: Tensor
-    shares: Tensor
-
-    def profiles(self, embedding: Tensor) -> Tensor:
-        """(N, P K): field by field the sum of x times the embedding."""
-        # embedding's backward adds up in a fixed order on a CPU; indexing's does not promise to.
-        return (self.shares @ functional.embedding(self.rows, embedding)).flatten(1)
-
-
-@dataclass(frozen=True)
 class _Vectors:
     """What a batch's losses are computed from: profiles (B, P K) and each task's item vectors, grown from the leaves.
 
@@ -435,102 +422,12 @@ class _Vectors:
 
 
 @dataclass(frozen=True)
-class _Side:
-    """One side's profile fields, whose rows follow one another in the embedding table from `start` to `end`.
-
-    Attributes of other fields (the id, the context, padding) fall outside the blocks and take no part.
-    """
-
-    fields: tuple[FieldCode, ...]
-    start: int
-
-    @property
-    def n_fields(self) -> int:
-        return len(self.fields)
-
-    @property
-    def end(self) -> int:
-        return self.start + sum(one.end - one.offset for one in self.fields)
-
-    @property
-    def unknown(self) -> _Attributes:
-        """Somebody of whom no field is known."""
-        ids = np.array([[one.unknown_row for one in self.fields]], np.int32)
-        return self.attributes(AttributeTable(ids, np.ones(ids.shape, np.float32)), np.array([0]))
-
-    def attributes(self, table: AttributeTable, numbers: npt.NDArray[np.integer]) -> _Attributes:
-        ids, x = table.ids[numbers], table.values[numbers]
-        rows = np.zeros(ids.shape, np.int64)
-        shares = np.zeros((len(ids), self.n_fields, ids.shape[1]), np.float32)
-        start = self.start
-        for at, field in enumerate(self.fields):
-            inside = (ids >= field.offset) & (ids < field.end)
-            rows[inside] = ids[inside] - field.offset + start
-            shares[:, at][inside] = x[inside]
-            start += field.end - field.offset
-        return _Attributes(torch.from_numpy(rows), torch.from_numpy(shares))
-
-
-@dataclass(frozen=True)
-class _ByUser:
-    """Ratings sorted by user: those of users[n] stand from starts[n] to starts[n + 1]."""
-
-    users: Ints
-    starts: npt.NDArray[np.int64]
-    items: Ints
-    labels: Floats
-
-    @classmethod
-    def of(cls, rated: Rated) -> _ByUser:
-        order = np.argsort(rated.users, kind="stable")
-        users, counts = np.unique(rated.users, return_counts=True)
-        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return cls(users, starts, rated.items[order], rated.labels[order])
-
-    def with_ratings(self, n: int) -> Ints:
-        """Users with `n` ratings or more."""
-        return self.users[np.diff(self.starts) >= n]
-
-    def places(self, user: int) -> npt.NDArray[np.int64]:
-        at = int(np.searchsorted(self.users, user))
-        if at == len(self.users) or self.users[at] != user:
-            return np.empty(0, np.int64)
-        return np.arange(self.starts[at], self.starts[at + 1])
-
-
-@dataclass(frozen=True)
 class _Known:
     """What is known when scoring."""
 
     users: AttributeTable
     items: AttributeTable
-    support: _ByUser
-
-
-@dataclass(frozen=True)
-class _Task:
-    """A user's ratings: the first n_query are asked, the others adapt."""
-
-    user: int
-    items: Ints
-    labels: Floats
-    n_query: int
-
-
-def _divided(ratings: _ByUser, user: int, generator: np.random.Generator) -> _Task:
-    order = generator.permutation(ratings.places(user))
-    return _Task(user, ratings.items[order], ratings.labels[order], max(1, len(order) // 4))
-
-
-def _sides(layout: Layout) -> tuple[_Side, _Side]:
-    """Users and items in one table, without the rows of fields that stand in no profile."""
-    user = _Side(_profile_fields(layout, "user"), 1)  # row 0 is for what takes no part
-    return user, _Side(_profile_fields(layout, "item"), user.end)
-
-
-def _profile_fields(layout: Layout, part: Literal["user", "item"]) -> tuple[FieldCode, ...]:
-    own = [one for one in layout.fields if one.part == part]
-    return tuple([one for one in own if one.kind != "id"] or own)
+    support: ByUser
 
 
 def _stack(name: str, layers: int, n_in: int, k: int) -> dict[str, tuple[int, ...]]:
