@@ -34,7 +34,7 @@ def batches(n: int, count: int, groups: int, negatives: int) -> list[Batch]:
         labels = np.full((groups, 1 + negatives), -1.0, np.float32)
         labels[:, 0] = 1.0
         one, many = np.ones(asking.shape, np.float32), np.ones(answering.shape, np.float32)
-        made.append(Batch(asking, one, answering, many, labels, None, n + 1, 1))
+        made.append(Batch(asking, one, answering, many, labels, None))
     return made
 
 

@@ -45,7 +45,7 @@ class _Vectors:
             empty = np.zeros((len(chosen), 0))
             ids, x = self._ids[chosen, None], self._x[chosen, None]
             labels = self._targets[chosen, None]
-            yield Batch(empty.astype(np.int32), empty.astype(np.float32), ids, x, labels, None, np.iinfo(np.int32).max, 0)
+            yield Batch(empty.astype(np.int32), empty.astype(np.float32), ids, x, labels, None)
 
 
 class _Machine:

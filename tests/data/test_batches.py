@@ -64,7 +64,7 @@ def test_shards_avoid_the_visible_positives_of_their_users(prepared: PreparedDat
     for batch in ShardBatches(prepared, BatchOptions(batch_size=400, n_negatives=5, hide=0.0)).epoch(0):
         for user, rows in zip(batch.asking_ids[:, 0].tolist(), batch.answering_ids[:, 1:].tolist(), strict=True):
             for row in rows:
-                # An id row of its own names the item; the shared ones (unknown, frozen) do not.
+                # An id row of its own names the item; the shared ones (unknown, decoy) do not.
                 number = ids.get(tuple(row))
                 if number is not None:
                     met += 1
@@ -116,7 +116,7 @@ def test_a_value_that_no_positive_carries_is_not_learned_from_negatives() -> Non
     assert batch.answering_x[0].tolist() == [[1, 1], [1, 0], [1, 1], [1, 1]]
     assert batch.answering_ids[0, :, 0].tolist() == [
         encoded.item.ids[0, 0],
-        encoder.n_rows,
-        encoder.n_rows,
+        known.decoy,
+        known.decoy,
         encoded.item.ids[1, 0],
     ]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.attributes import AttributeTable, FieldCode
 from gmlfm.data.dataset import Rows
 from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.negatives import NegativeSampler, TrainingNegatives
@@ -24,9 +24,8 @@ _LARGEST_BATCH, _SMALLEST_BATCH, _STEPS_AN_EPOCH = 4096, 64, 40
 class Batch:
     """B groups of G items: asking (users with context) (B, F), answering (items) (B, G, F'), labels (B, G), weights (B,).
 
-    An id equal to `frozen` stands for the unknown item row as it is, which this batch must not train: an item without a
-    training positive, drawn as a negative, updates only its attributes. Otherwise the unknown row would learn that the
-    unknown is never bought.
+    An item without a training positive, drawn as a negative, stands at the decoy row (see IdRows), not at the unknown one,
+    which would learn that the unknown is never bought.
     """
 
     asking_ids: Ints
@@ -35,8 +34,6 @@ class Batch:
     answering_x: Floats
     labels: Floats
     weights: Floats | None
-    frozen: int
-    frozen_source: int
 
 
 class Batches(Protocol):
@@ -67,30 +64,32 @@ class BatchOptions:
 
 @dataclass(frozen=True)
 class IdRows:
-    """What hiding needs to know: the unknown rows of both sides, the table's size, and what had a training positive.
+    """What hiding needs to know: the unknown rows of both sides, and what had a training positive.
 
+    decoy: the id's missing row, which nothing else uses and scoring never sees. It takes up that items without a positive are
+    always negatives; their attributes alone would otherwise have to, and those typical of new items would come last.
     trained_rows: the attribute rows that some item with a positive carries. A value that none of them has would only ever be
     drawn as a negative and learn that it is never chosen: such values are left out of training, as ids are.
     """
 
     unknown_user: int
     unknown_item: int
-    n_rows: int
+    decoy: int
     trained_items: npt.NDArray[np.bool_]
     trained_rows: npt.NDArray[np.bool_]
 
     @classmethod
     def of(cls, encoder: Encoder, items: Ints, item_table: AttributeTable) -> IdRows:
-        user, item = (encoder.part(side)[0].unknown_row for side in ("user", "item"))
-        return cls.between(user, item, encoder.n_rows, items, item_table)
+        return cls.between(encoder.fields, items, item_table)
 
     @classmethod
-    def between(cls, unknown_user: int, unknown_item: int, n_rows: int, items: Ints, item_table: AttributeTable) -> IdRows:
+    def between(cls, fields: Sequence[FieldCode], items: Ints, item_table: AttributeTable) -> IdRows:
+        user, item = (next(one for one in fields if one.part == side and one.kind == "id") for side in ("user", "item"))
         trained = np.zeros(len(item_table), bool)
         trained[items] = True
-        rows = np.zeros(n_rows, bool)
+        rows = np.zeros(fields[-1].end, bool)
         rows[item_table.ids[trained]] = True
-        return cls(unknown_user, unknown_item, n_rows, trained, rows)
+        return cls(user.unknown_row, item.unknown_row, item.missing_row, trained, rows)
 
 
 class RankingBatches:
@@ -178,7 +177,6 @@ class ShardBatches:
     ) -> None:
         self._data, self._parts, self._ranks, self._label_scale = data, parts, task == "topn", label_scale
         self._numbers = list(range(rank, data.n_shards, of))
-        first = {field.part: field for field in reversed(data.info.fields) if field.kind == "id"}
         trained = np.zeros(data.info.n_items, bool)
         n_rows = 0
         for number in self._numbers:
@@ -190,7 +188,7 @@ class ShardBatches:
         # One size for all shards, however few rows one of them has.
         self._options = replace(options, batch_size=options.size(self.n_instances))
         chosen = np.flatnonzero(trained).astype(np.int32)
-        self._ids = IdRows.between(first["user"].unknown_row, first["item"].unknown_row, data.n_rows, chosen, data.items)
+        self._ids = IdRows.between(data.info.fields, chosen, data.items)
         self._candidates = np.arange(data.info.n_items, dtype=np.int32)
 
     def _kept(self, shard: Shard) -> Rows:
@@ -245,10 +243,9 @@ def make_batch(
     untrained = ~known.trained_items[items] & (labels < 0)
     if untrained.any():
         answering_x[untrained] *= known.trained_rows[answering_ids[untrained]]
-        answering_x[:, :, 0][untrained] = 1.0  # the id stands at the unknown row, frozen
-    answering_ids[:, :, 0][untrained] = known.n_rows
+        answering_ids[:, :, 0][untrained], answering_x[:, :, 0][untrained] = known.decoy, 1.0
     if hide > 0:
         asking_ids[rng.random(len(asking_ids)) < hide, 0] = known.unknown_user
         hidden = (rng.random(items.shape) < hide) & ~untrained
         answering_ids[:, :, 0][hidden] = known.unknown_item
-    return Batch(asking_ids, asking.values, answering_ids, answering_x, labels, weights, known.n_rows, known.unknown_item)
+    return Batch(asking_ids, asking.values, answering_ids, answering_x, labels, weights)

@@ -62,10 +62,9 @@ class Layout:
         return next(one for one in self.fields if one.part == part and one.kind == "id")
 
     def field_of_row(self) -> npt.NDArray[np.int16]:
-        """The field number of every row, and of the frozen unknown item, which is numbered after them all."""
+        """The field number of every row."""
         sizes = [self.fields[0].offset, *(one.end - one.offset for one in self.fields)]
-        found = np.repeat(np.array([0, *range(len(self.fields))], np.int16), sizes)
-        return np.append(found, np.int16(self.fields.index(self.id_field("item"))))
+        return np.repeat(np.array([0, *range(len(self.fields))], np.int16), sizes)
 
 
 class Model(nn.Module, ABC):

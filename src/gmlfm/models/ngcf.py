@@ -76,11 +76,9 @@ class NGCF(FactorModel):
         joined = self._propagated(nodes)
         n_users = self._users[1] - self._users[0]
         wide = functional.pad(rows, (0, joined.shape[1] - self.k))
-        # The frozen copy of the unknown item comes after the table's rows and is a node without neighbours too.
-        after = wide[self._items[1] :]
-        if len(after):
-            after = self._alone(rows[self._items[1] :])
-        return torch.cat([wide[: first.start], joined[:n_users], wide[first.stop : second.start], joined[n_users:], after])
+        return torch.cat(
+            [wide[: first.start], joined[:n_users], wide[first.stop : second.start], joined[n_users:], wide[second.stop :]]
+        )
 
     @property
     def side_width(self) -> int:
@@ -102,12 +100,6 @@ class NGCF(FactorModel):
         for own, mixed in zip(self.own_layers, self.mixed, strict=True):
             around = _SymmetricProduct.apply(graph, layers[-1])  # type: ignore[no-untyped-call]
             layers.append(self._layer(own, mixed, layers[-1], around))
-        return torch.cat([layers[0], *(functional.normalize(one, dim=1) for one in layers[1:])], dim=1)
-
-    def _alone(self, rows: Tensor) -> Tensor:
-        layers = [rows]
-        for own, mixed in zip(self.own_layers, self.mixed, strict=True):
-            layers.append(self._layer(own, mixed, layers[-1], torch.zeros_like(layers[-1])))
         return torch.cat([layers[0], *(functional.normalize(one, dim=1) for one in layers[1:])], dim=1)
 
     def _layer(self, own: nn.Module, mixed: nn.Module, nodes: Tensor, around: Tensor) -> Tensor:

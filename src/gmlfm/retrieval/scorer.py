@@ -98,8 +98,8 @@ class Scorer:
         asked = self._attributes(asking.ids, asking.values)
         row = folded_row(self.model, self._table, int(asking.ids[0, 0]), asked, liked, rest)
         fields = self._field_of_row
-        if fields is not None:  # hers is a user's id, whatever the frozen row after the table is
-            fields = np.append(fields[: len(self._table)], fields[int(asking.ids[0, 0])])
+        if fields is not None:
+            fields = np.append(fields, fields[int(asking.ids[0, 0])])
         grown = Scorer(self.model, torch.cat([self._table, row.unsqueeze(0)]), self.encoded, fields, self.label_scale)
         if "_item_own" in self.__dict__:
             grown.__dict__["_item_own"] = self._item_own  # nothing of the items has changed

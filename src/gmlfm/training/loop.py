@@ -107,7 +107,7 @@ class Trainer:
         self.table = table.to(device)
         self.rows = row_optimiser(options.optimiser, self.table, options.lr, options.weight_decay)
         self.dense = DENSE_OPTIMISERS[options.optimiser](model.parameters(), lr=options.lr)
-        self._distinct = Everything(n_rows + 1) if model.whole_table else Distinct(n_rows + 1)  # and the frozen unknown row
+        self._distinct = Everything(n_rows) if model.whole_table else Distinct(n_rows)
         self._field_of_row = field_of_row if model.needs_fields else None
         self.epoch = 0
         self.best_value = float("-inf")
@@ -175,9 +175,7 @@ class Trainer:
         flat = np.concatenate([batch.asking_ids.ravel(), batch.answering_ids.ravel()])
         distinct, places = self._distinct(flat)
         rows = torch.from_numpy(distinct.astype(np.int64)).to(self.device)
-        trained = rows < batch.frozen
-        sources = torch.where(trained, rows, batch.frozen_source)
-        values = self.table[sources]
+        values = self.table[rows]
         leaf = values.clone().requires_grad_()
         inside = torch.from_numpy(places.astype(np.int64)).to(self.device)
         asking = Attributes(
@@ -202,8 +200,6 @@ class Trainer:
         assert gradient is not None
         result = float(loss.detach())
         if np.isfinite(result):
-            if not bool(trained.all()):
-                rows, values, gradient = rows[trained], values[trained], gradient[trained]
             self.rows.step(rows, values, gradient)
             self.dense.step()
         return result
