@@ -44,7 +44,7 @@ _KEYS = {
     "validation_protocol",
     "limits",
     "label_scale",
-    "n_added",
+    "extra_items",
 }
 _FILES = ("run.json", "card.md", "weights.safetensors", "encoder", "data", "history.jsonl", "stock.jsonl")
 STOCK = Path("model") / "stock.jsonl"
@@ -120,7 +120,7 @@ def load_run(folder: Path) -> tuple[Fitted, dict[str, Any]]:
         limits=(about["limits"][0], about["limits"][1]),
         instances=instances,
         label_scale=tuple(about["label_scale"]),
-        n_added=about["n_added"],
+        extra_items=tuple(about["extra_items"]),
     )
     for kind, ids in read_log(folder / STOCK):
         numbers = encoder.item_numbers(ids)
@@ -176,7 +176,7 @@ def _about(fitted: Fitted, metrics: dict[str, Any]) -> dict[str, Any]:
         "validation_protocol": fitted.validation_protocol,
         "limits": list(fitted.limits),
         "label_scale": list(fitted.label_scale),
-        "n_added": fitted.n_added,
+        "extra_items": list(fitted.extra_items),
         "metrics": metrics,
         "versions": {**versions, "numpy": np.__version__},
         "threads": torch.get_num_threads(),

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from gmlfm import Recommender
+from gmlfm import Dataset, Recommender
 from gmlfm.errors import DataError, OptionError
 from tests.contracts.checkerboard import checkerboard
 
@@ -38,7 +38,10 @@ def test_a_line_cut_short_by_a_crash_does_not_count(fitted: Recommender, tmp_pat
     fitted.mark_sold(["i1"])
     log = tmp_path / "run" / "model" / "stock.jsonl"
     log.write_text(log.read_text() + '["sold", ["i3"')
-    assert not Recommender.load(tmp_path / "run").fitted.stock.here[1]
+    again = Recommender.load(tmp_path / "run")
+    assert not again.fitted.stock.here[1]
+    again.mark_sold(["i5"])  # goes on a line of its own
+    assert not Recommender.load(tmp_path / "run").fitted.stock.here[5]
     log.write_text("nonsense\n" + log.read_text())
     with pytest.raises(DataError, match="is damaged in line 1"):
         Recommender.load(tmp_path / "run")
@@ -52,6 +55,8 @@ def test_variety_is_kept_within_the_ranking(fitted: Recommender) -> None:
         assert sum(int(item[1:]) % 2 for item in items) == 3
     with pytest.raises(OptionError, match="no single-valued item field; did you mean 'colour'"):
         fitted.recommend(["u1"], at_most={"color": 2})
+    with pytest.raises(OptionError, match="expected one field"):
+        fitted.recommend(["u1"], at_most={"colour": 2, "price": 1})
     with pytest.raises(OptionError, match="at_most of 'colour' is 0"):
         fitted.recommend(["u1"], at_most={"colour": 0})
 
@@ -135,3 +140,40 @@ def test_a_forgotten_user_is_nowhere(name: str, tmp_path: Path) -> None:
     again.evaluate()
     with pytest.raises(DataError, match="is unknown already"):
         again.forget("u17")
+
+
+def test_forgetting_where_users_have_no_fields_and_an_only_owner() -> None:
+    rows = [(f"u{n % 5}", f"i{n % 7}") for n in range(35)] + [("z", "only hers")]
+    table = pl.DataFrame(rows, schema=["u", "i"], orient="row")
+    data = Dataset.from_tables(table, schema={"interactions": {"user": "u", "item": "i"}})
+    recommender = Recommender(k=4, epochs=1, threads=1).fit(data, split="none")
+    before = recommender.recommend(["u1"], 8, seen=True)["item"].to_list()
+    recommender.forget("z")
+    assert sorted(recommender.recommend(["u1"], 8, seen=True)["item"].to_list()) == sorted(before)
+    for user in ("u0", "u1", "u2", "u3", "u4"):
+        recommender.forget(user)
+    assert recommender.recommend(["u1"], 3)["known"].to_list() == [False] * 3
+
+
+def test_a_forgotten_users_neighbours_keep_their_own_scores(tmp_path: Path) -> None:
+    recommender = Recommender("mamo", "rating", k=4, epochs=1).fit(checkerboard(), out=tmp_path / "run")
+    others = [("u1", "i1"), ("u2", "i2"), ("u39", "i3")]
+    before = recommender.predict(others)["score"].to_list()
+    recommender.forget("u0")
+    assert recommender.predict(others)["score"].to_list() == pytest.approx(before, abs=1e-5)
+    assert Recommender.load(tmp_path / "run").predict(others)["score"].to_list() == pytest.approx(before, abs=1e-5)
+
+
+def test_a_history_without_effect_is_told_of() -> None:
+    recommender = Recommender("ngcf", k=4, epochs=1).fit(checkerboard())
+    with pytest.warns(UserWarning, match="cannot learn from a history"):
+        recommender.recommend_for({}, history=["i1"], n=2)
+
+
+def test_marks_reach_items_that_come_later(fitted: Recommender, tmp_path: Path) -> None:
+    new = pl.DataFrame({"item": ["n"], "colour": ["red"], "price": [1.0], "tags": [["x"]]})
+    fitted.add_items(new)
+    fitted.mark_sold("n")
+    again = Recommender.load(tmp_path / "run")
+    again.add_items(new)
+    assert "n" not in again.recommend(["u0"], 40)["item"].to_list()

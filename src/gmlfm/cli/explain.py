@@ -14,6 +14,7 @@ from rich.table import Table
 
 from gmlfm.cli.main import shared_options
 from gmlfm.cli.report import Report
+from gmlfm.errors import OptionError
 from gmlfm.storage import write_text
 
 _BAR = 24
@@ -39,6 +40,8 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     from gmlfm.recommender import Recommender
 
+    if options.n < 1:
+        raise OptionError(f"-n is {options.n}; expected 1 or more.")
     recommender = Recommender.load(options.run_folder)
     found = recommender.explain(options.user, options.item)
     if options.against is None:
@@ -57,6 +60,9 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps({**told, **({"against": contrast} if options.against else {})}))
         return
     console = Console()
+    if recommender.fitted.encoder.user_numbers([options.user])[0] < 0:
+        note = "nothing is known of this user: recommend would show what is popular; this is the model's score for a stranger."
+        console.print(f"[yellow]note[/] {note}", soft_wrap=True)
     table = Table(title=escape(title), title_justify="left", header_style="bold")
     table.add_column("fields", overflow="fold")
     table.add_column("adds", justify="right", no_wrap=True)

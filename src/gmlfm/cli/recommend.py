@@ -109,7 +109,14 @@ def _everybody(recommender: Recommender, options: argparse.Namespace) -> None:
     users = recommender.fitted.encoder.ids_of_users(recommender.fitted.data.seen_users).to_list()
     parts = target.with_name(f".{target.name}.parts")
     stamp = json.dumps(
-        [str(Path(options.run_folder).resolve()), options.n, options.filter, options.seen, recommender.about.get("data")]
+        [
+            str(Path(options.run_folder).resolve()),
+            options.n,
+            options.filter,
+            options.seen,
+            recommender.about.get("data"),
+            recommender.fitted.stock.log,
+        ]
     )
     try:
         parts.mkdir(parents=True, exist_ok=True)

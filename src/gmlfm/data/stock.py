@@ -21,8 +21,12 @@ class Stock:
         self._file: Path | None = None
 
     def keep_in(self, file: Path | None) -> None:
-        """From now on each mark is written to this file as well."""
+        """From now on each mark is written to this file as well; a line that a crash cut short is taken off first."""
         self._file = file
+        if file is not None and file.exists():
+            content = file.read_bytes()
+            if content and not content.endswith(b"\n"):
+                file.write_bytes(content[: content.rfind(b"\n") + 1])
 
     def mark(self, numbers: npt.NDArray[np.integer], ids: Sequence[str], *, sold: bool) -> None:
         entry = ("sold" if sold else "back", [str(one) for one in ids])
@@ -35,8 +39,10 @@ class Stock:
         self.here[numbers] = not sold
         self.log.append(entry)
 
-    def grow(self, n: int) -> None:
-        self.here = np.concatenate([self.here, np.ones(n, bool)])
+    def grow(self, ids: Sequence[str]) -> None:
+        """More items, each as it was last marked."""
+        last = {one: kind for kind, marked in self.log for one in marked}
+        self.here = np.concatenate([self.here, np.array([last.get(one) != "sold" for one in ids], bool)])
 
     def write(self, path: Path) -> None:
         path.write_text("".join(json.dumps(one) + "\n" for one in self.log), encoding="utf-8")

@@ -12,7 +12,8 @@ from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.negatives import Instances
 from gmlfm.data.splits import Split
 from gmlfm.data.stock import Stock
-from gmlfm.retrieval import Answers
+from gmlfm.models.base import Counted
+from gmlfm.retrieval import Answers, Scorer
 from gmlfm.training.settings import Settings
 
 Refit = bool | str  # False, True (train + validation) or "all" (test too)
@@ -53,8 +54,13 @@ class Fitted:
     instances: Instances | None = None
     label_scale: tuple[float, float] = (0.0, 1.0)  # centre and spread of the training labels, which scores are given in
     diverged: str = ""  # why training stopped before its time
-    n_added: int = 0  # items that entered the catalogue after training: its last ones
+    extra_items: tuple[int, ...] = ()  # numbers that may be recommended though no interaction names them
     stock: Stock = field(default_factory=lambda: Stock(0))
+
+    @property
+    def uses_histories(self) -> bool:
+        """Whether a newcomer's choices change her scores: by a row of her own, or by counting."""
+        return isinstance(self.scores, Counted) or (isinstance(self.scores, Scorer) and not self.scores.model.whole_table)
 
     def __post_init__(self) -> None:
         if len(self.stock.here) != len(self.data.items):

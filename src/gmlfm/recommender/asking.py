@@ -22,6 +22,9 @@ from gmlfm.fitting import Fitted
 def users_asking(fitted: Fitted, numbers: npt.NDArray[np.int64], context: Mapping[str, Any] | None) -> AttributeTable:
     """Users by number; -1 is somebody of whom nothing is known."""
     stranger = fitted.encoder.encode_part("user", None, pl.DataFrame(), 1)
+    if len(fitted.encoded.user) == 0:  # everybody was forgotten
+        ids, x = np.repeat(stranger.ids, len(numbers), 0), np.repeat(stranger.values, len(numbers), 0)
+        return with_context(fitted, AttributeTable(ids, x), context)
     ids, x = fitted.encoded.user.ids[numbers], fitted.encoded.user.values[numbers]
     for at in np.flatnonzero(numbers < 0):
         ids[at], x[at] = 0, 0.0

@@ -27,10 +27,10 @@ def candidate_items(fitted: Fitted, n: int, filter: str | None, available: Seque
     if candidates not in ("interactions", "catalogue"):
         raise OptionError(f"candidates is '{candidates}'; expected interactions or catalogue.")
     total = len(fitted.data.items)
-    added = np.arange(total - fitted.n_added, total)
-    items = np.arange(total) if candidates == "catalogue" else np.union1d(fitted.data.seen_items, added)
+    extra = np.array(fitted.extra_items, np.int64)
+    items = np.arange(total) if candidates == "catalogue" else np.union1d(fitted.data.seen_items, extra)
     if available is not None:
-        numbers = fitted.encoder.item_numbers(list(available))
+        numbers = fitted.encoder.item_numbers(listed(available))
         items = np.intersect1d(np.arange(total), numbers[numbers >= 0])
     items = items[fitted.stock.here[items]]
     if filter is not None:
@@ -42,9 +42,23 @@ def candidate_items(fitted: Fitted, n: int, filter: str | None, available: Seque
     return items.astype(np.int32)
 
 
+def listed(given: Any) -> list[Any]:
+    """Ids as a list; a single one counts as one, not as its letters."""
+    if isinstance(given, str | int | np.integer):
+        return [given]
+    if given is None or not hasattr(given, "__iter__"):
+        raise OptionError(f"ids are expected in a list; got {given!r}.")
+    return list(given)
+
+
 def fulfils(side: Side, condition: str) -> npt.NDArray[np.bool_]:
-    titles = [] if side.titles is None else [side.titles.alias("title")]
-    table = pl.DataFrame([side.ids.alias("item"), *side.fields.iter_columns(), *titles])
+    if not isinstance(condition, str):
+        raise OptionError(f'filter is {condition!r}; expected a condition such as "price < 50".')
+    own = {"item": side.ids, **({} if side.titles is None else {"title": side.titles})}
+    # A field of that name goes first: it is what the caller's table says.
+    table = pl.DataFrame(
+        [*side.fields.iter_columns(), *(one.alias(name) for name, one in own.items() if name not in side.fields)]
+    )
     origin = Origin("the catalogue")
 
     def asked(name: str) -> pl.Series:
@@ -58,14 +72,19 @@ def fulfils(side: Side, condition: str) -> npt.NDArray[np.bool_]:
 
 
 def caps_of(fitted: Fitted, at_most: Mapping[str, int] | None) -> list[Cap]:
-    """{'category': 2}: at most two of one category among the n; items without a value are not held back."""
+    """{'category': 2}: at most two of one category among the n; items without a value are not held back.
+
+    One field at a time: with two, filling the n places from the best down can miss a choice that fills them.
+    """
+    if at_most is not None and (not isinstance(at_most, Mapping) or len(at_most) != 1):
+        raise OptionError(f"at_most is {at_most!r}; expected one field, such as {{'category': 2}}.")
     caps = []
     fields = fitted.data.items.fields
     for name, most in (at_most or {}).items():
         if name not in fields.columns or isinstance(fields[name].dtype, pl.List):
             single = [one.name for one in fields.iter_columns() if not isinstance(one.dtype, pl.List)]
             raise OptionError(f"at_most names '{name}', which is no single-valued item field{did_you_mean(name, single)}")
-        if not isinstance(most, int) or most < 1:
+        if not isinstance(most, int | np.integer) or isinstance(most, bool) or most < 1:
             raise OptionError(f"at_most of '{name}' is {most}; expected a whole number of 1 or more.")
         codes = fields[name].cast(pl.String).rank("dense").cast(pl.Int32).fill_null(-1)
         caps.append(Cap(codes.to_numpy(), most))

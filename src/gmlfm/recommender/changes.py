@@ -15,7 +15,9 @@ from gmlfm.data.encoding import Encoder
 from gmlfm.data.frames import as_frame
 from gmlfm.errors import DataError, OptionError, did_you_mean
 from gmlfm.fitting import Fitted
+from gmlfm.fitting.episodic import history_rows, rated, with_labels
 from gmlfm.models.base import Counted, Positives
+from gmlfm.models.mamo import Mamo
 from gmlfm.models.registry import model_info
 from gmlfm.retrieval import Scorer
 
@@ -54,7 +56,7 @@ def with_items(fitted: Fitted, given: Any) -> Fitted:
     data = replace(fitted.data, items=grown)
     encoder = replace(fitted.encoder, item_ids=grown.ids)
     encoded = replace(fitted.encoded, item=encoder.encode_part("item", grown.ids, grown.fields, len(grown)))
-    fitted.stock.grow(len(ids))
+    fitted.stock.grow(ids.to_list())
     split = replace(fitted.split, data_hash=data.content_hash)
     return replace(
         fitted,
@@ -63,7 +65,7 @@ def with_items(fitted: Fitted, given: Any) -> Fitted:
         encoder=encoder,
         encoded=encoded,
         scores=fitted.scores.over(encoded),
-        n_added=fitted.n_added + len(ids),
+        extra_items=(*fitted.extra_items, *range(len(side), len(grown))),
     )
 
 
@@ -105,16 +107,28 @@ def without_user(fitted: Fitted, user: Any) -> Fitted:
         learned = np.sort(np.concatenate([split.train, *([split.validation] if fitted.regime != "no refit" else [])]))
         scores.fit(Positives(data.user_numbers[learned], data.item_numbers[learned], len(data.users), len(data.items)))
         weights = scores.weights()
-    return replace(fitted, data=data, split=split, encoder=encoder, encoded=encoded, weights=weights, scores=scores)
+    elif isinstance(scores, Mamo):
+        scores.read(encoded, rated(data, with_labels(data, history_rows(split, fitted.regime))))
+    # What only she had can still be recommended to others.
+    lost = np.setdiff1d(fitted.data.seen_items, data.seen_items)
+    return replace(
+        fitted,
+        data=data,
+        split=split,
+        encoder=encoder,
+        encoded=encoded,
+        weights=weights,
+        scores=scores,
+        extra_items=(*fitted.extra_items, *(int(one) for one in lost)),
+    )
 
 
 def _without(data: Dataset, number: int, kept: Any) -> Dataset:
     others = np.arange(len(data.users)) != number
     side = data.users
     titles = None if side.titles is None else side.titles.filter(others)
-    users = Side(
-        side.ids.filter(others), side.id_type, side.fields.filter(others), titles, side.n_listed - (number < side.n_listed)
-    )
+    fields = side.fields.filter(others) if side.fields.width else side.fields
+    users = Side(side.ids.filter(others), side.id_type, fields, titles, side.n_listed - (number < side.n_listed))
     interactions = data.interactions.filter(kept)
     numbers = interactions["user"].to_numpy()
     moved = pl.Series("user", (numbers - (numbers > number)).astype(np.int32))

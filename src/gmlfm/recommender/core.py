@@ -21,7 +21,7 @@ from gmlfm.evaluation.protocols import Evaluation, PositivesByUser, check_protoc
 from gmlfm.fitting import Fitted, Refit, fit
 from gmlfm.recommender import changes, reasons
 from gmlfm.recommender.asking import newcomer_asking, users_asking
-from gmlfm.recommender.candidates import candidate_items, caps_of
+from gmlfm.recommender.candidates import candidate_items, caps_of, listed
 from gmlfm.recommender.evaluating import evaluate_other, evaluate_part
 from gmlfm.retrieval import Cap, best_items
 from gmlfm.retrieval.explaining import Explanation, contrast
@@ -122,7 +122,7 @@ class Recommender:
         is popular; the score is then the share of training users who chose it.
         """
         items = candidate_items(self.fitted, n, filter, available, candidates)
-        asked = [users] if isinstance(users, str | int) else list(users)
+        asked = listed(users)
         if not asked:
             raise OptionError("users is empty; name one or more.")
         return pl.concat(self._blocks(asked, n, seen, context, items, caps_of(self.fitted, at_most)))
@@ -150,11 +150,15 @@ class Recommender:
         fitted = self.fitted
         items = candidate_items(fitted, n, filter, available, "interactions")
         asking = newcomer_asking(fitted, attributes)
-        had = fitted.encoder.item_numbers(list(history))
-        for one, number in zip(history, had, strict=True):
+        named = listed(history)
+        had = fitted.encoder.item_numbers(named)
+        for one, number in zip(named, had, strict=True):
             if number < 0:
                 warnings.warn(f"the item '{one}' of the history is unknown and has no effect.", stacklevel=2)
         known = had[had >= 0].astype(np.int32)
+        if len(known) and not fitted.uses_histories:
+            told = f"'{fitted.settings.model}' cannot learn from a history without training; it is only left out."
+            warnings.warn(told, stacklevel=2)
         caps = caps_of(fitted, at_most)
         ranked = self._ranked(asking, items, n, [known], caps, history=known if len(known) else None)
         return ranked.drop("place").insert_column(0, pl.Series("user", [None] * ranked.height, dtype=pl.String))
@@ -215,7 +219,7 @@ class Recommender:
         self._mark(items, sold=False)
 
     def _mark(self, items: Sequence[Any], *, sold: bool) -> None:
-        given = [items] if isinstance(items, str | int) else list(items)
+        given = listed(items)
         numbers = self.fitted.encoder.item_numbers(given)
         if (numbers < 0).any():
             raise DataError(f"the item '{given[int((numbers < 0).argmax())]}' is not in the catalogue; nothing was marked.")

@@ -63,11 +63,15 @@ def sampled_items(fitted: Fitted) -> npt.NDArray[np.int64]:
     return np.sort(np.random.default_rng(41).choice(seen, min(_SAMPLE, len(seen)), replace=False)).astype(np.int64)
 
 
+def _count(n: int) -> None:
+    if not isinstance(n, int | np.integer) or n < 1:
+        raise OptionError(f"n is {n!r}; expected a whole number of 1 or more.")
+
+
 def similar(fitted: Fitted, side: str, given: Any, n: int) -> pl.DataFrame:
     """The n nearest users or items in the learned metric: by the distance between their positions."""
     scorer = scorer_of(fitted, "a neighbourhood")
-    if n < 1:
-        raise OptionError(f"n is {n}; expected 1 or more.")
+    _count(n)
     items = side == "item"
     number = item_number(fitted, given) if items else int(fitted.encoder.user_numbers([given])[0])
     if number < 0:
@@ -112,6 +116,7 @@ def field_pairs(fitted: Fitted, seed: int = 0) -> pl.DataFrame:
 def directions(fitted: Fitted, n: int = 3, attributes: int = 5) -> pl.DataFrame:
     """For a Mahalanobis distance: the eigen-directions of M that weigh most, and the attributes furthest along each."""
     scorer = scorer_of(fitted, "a metric's directions")
+    _count(n)
     transform = getattr(scorer.model, "transform", None)
     if not isinstance(transform, Linear):
         raise OptionError(f"'{fitted.settings.model}' has no matrix M; gml-fm-md has.")

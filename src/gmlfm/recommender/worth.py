@@ -12,8 +12,9 @@ import polars as pl
 from gmlfm.data.dataset import Dataset, Side
 from gmlfm.data.schema import Schema, SideSchema
 from gmlfm.errors import DataError, OptionError
-from gmlfm.evaluation.protocols import evaluate_labels, evaluate_ranking
+from gmlfm.evaluation.protocols import N_SAMPLED, evaluate_labels, evaluate_ranking
 from gmlfm.fitting import Fitted, fit, labelled
+from gmlfm.models.registry import model_info
 from gmlfm.retrieval import Scorer, Scores
 
 Part = Literal["user", "item"]
@@ -24,7 +25,9 @@ def worth(fitted: Fitted, *, retrain: bool, tell: Callable[[str], None], seed: i
 
     Shuffling asks how much the trained model leans on a field; training without it, whether it was needed.
     """
-    if not isinstance(fitted.scores, Scorer):
+    if retrain and "prepared" in fitted.split.options:
+        raise OptionError("a run from a prepared folder cannot be trained again without a field; leave --retrain out.")
+    if not isinstance(fitted.scores, Scorer) or not model_info(fitted.settings.model).uses_attributes:
         raise OptionError(f"'{fitted.settings.model}' does not use attributes, so none is worth anything to it.")
     if len(fitted.split.validation) == 0:
         raise DataError(f"the split '{fitted.split.name}' has no validation rows to measure on.")
@@ -55,7 +58,8 @@ def worth(fitted: Fitted, *, retrain: bool, tell: Callable[[str], None], seed: i
 def _measured(fitted: Fitted, data: Dataset, scores: Scores) -> dict[str, float]:
     rows = fitted.split.validation
     if fitted.settings.task == "topn":
-        protocol = "full" if fitted.validation_protocol == "full" else "sampled"
+        most = np.bincount(data.user_numbers[data.positive_rows]).max()
+        protocol = "sampled" if len(data.seen_items) - most >= N_SAMPLED else "full"
         return evaluate_ranking(scores, data, rows, protocol).metrics
     users, items, labels, interactions = labelled(data, fitted.instances, rows)
     predicted = scores.pairs(users, items[:, None], interactions)[:, 0]
