@@ -83,7 +83,7 @@ def evaluate_held_out(
     """A split's validation or test part, with the means of its groups where it has some.
 
     Of the split `newcomers`, an item that training never met is ranked among such items: beside items with a row of their own
-    it would be told by that alone.
+    it would be told by that alone. Where a user leaves fewer than 99 such items, all candidates are taken, as for the others.
     """
     rows, groups = (split.test, split.test_groups) if part == "test" else (split.validation, split.validation_groups)
     if groups is None:
@@ -107,9 +107,10 @@ def evaluate_held_out(
 
 
 def _enough(data: Dataset, rows: Rows, candidates: Ints) -> bool:
-    """Whether every user leaves 99 of these candidates."""
-    had = np.bincount(data.user_numbers[data.positive_rows], minlength=len(data.users))[data.user_numbers[rows]]
-    return bool(len(candidates) - had.max(initial=0) >= N_SAMPLED)
+    """Whether every tested user leaves 99 of these candidates."""
+    among = np.isin(data.item_numbers[data.positive_rows], candidates)
+    had = np.bincount(data.user_numbers[data.positive_rows[among]], minlength=len(data.users))
+    return bool(len(candidates) - had[data.user_numbers[rows]].max(initial=0) >= N_SAMPLED)
 
 
 def check_protocol(protocol: str, seed: int) -> None:
