@@ -39,6 +39,7 @@ class Scorer:
         """label_scale: centre and spread of the labels that the model was trained on, to give scores in their units."""
         self.model, self._table, self.encoded, self.label_scale = model, table, encoded, label_scale
         self._field_of_row = field_of_row if model.needs_fields else None
+        self._held: tuple[Ints, list[tuple[Tensor, Tensor | None, Tensor | None]]] | None = None
 
     def over(self, encoded: Encoded) -> Scorer:
         """The same model over other data."""
@@ -131,16 +132,33 @@ class Scorer:
         weight, distance = self.model.pair_parts(self.rows[left], self.rows[self._first : self._last])
         table = weight if distance is None else weight.mul_(distance)
         of_user = functional.embedding_bag(places, table, per_sample_weights=asking.x, mode="sum")
-        chosen = torch.from_numpy(items.astype(np.int64)).to(table.device)
         found = torch.zeros(len(places), len(items), device=table.device)
-        for at in range(self._item_places.shape[1]):
-            rows, x = self._item_places[chosen, at], self._item_x[chosen, at]
-            there = torch.nonzero(x).squeeze(1)
-            if len(there) * 2 > len(items):
-                found.addcmul_(of_user.index_select(1, rows), x)
-            elif len(there):  # members of sets are often padding
-                found.index_add_(1, there, of_user.index_select(1, rows[there]) * x[there])
+        for rows, x, there in self._columns(items):
+            part = of_user.index_select(1, rows)
+            if there is not None:
+                found.index_add_(1, there, part if x is None else part * x)
+            elif x is None:
+                found += part
+            else:
+                found.addcmul_(part, x)
         return found
+
+    def _columns(self, items: Ints) -> list[tuple[Tensor, Tensor | None, Tensor | None]]:
+        """The items' attributes column by column: rows, x unless it is 1 everywhere, and, where most of a column is padding (a
+        set's later members), which items have one. Kept for the next question, which mostly asks for the same items."""
+        if self._held is None or not np.array_equal(self._held[0], items):
+            chosen = torch.from_numpy(items.astype(np.int64)).to(self._table.device)
+            columns = []
+            for at in range(self.encoded.item.ids.shape[1]):
+                rows, x = self._item_places[chosen, at], self._item_x[chosen, at]
+                there = torch.nonzero(x).squeeze(1)
+                sparse = 2 * len(there) < len(items)
+                if sparse:
+                    rows, x = rows[there], x[there]
+                if len(there):
+                    columns.append((rows, None if bool((x == 1).all()) else x, there if sparse else None))
+            self._held = (items.copy(), columns)
+        return self._held[1]
 
     def _by_vectors(self, asking: Attributes, items: Ints) -> Tensor:
         vectors = self._item_vectors
