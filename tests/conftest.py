@@ -1,9 +1,15 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from gmlfm import Schema
+from gmlfm.data.prepared import PreparedData
+from gmlfm.data.sources.bazaar import Market, write_bazaar
+from gmlfm.data.sources.preparing import prepare
 
 settings.register_profile("fast", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -16,3 +22,18 @@ def _no_outside_data(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
     monkeypatch.delenv("GMLFM_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture(scope="session")
+def small_market(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a market of 300 buyers. Read-only."""
+    folder = tmp_path_factory.mktemp("market") / "m"
+    write_bazaar(Market(n_users=300, n_purchases=3_600), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small_prepared(small_market: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
+    """The same in several shards. Read-only."""
+    schema = Schema.from_toml(small_market / "dataset.toml")
+    return prepare(schema, small_market, tmp_path_factory.mktemp("p") / "p", rows_a_bucket=1_000)

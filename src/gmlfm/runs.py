@@ -24,7 +24,8 @@ from gmlfm.data.stock import read_log
 from gmlfm.data.storing import load_saved_dataset, load_split, save_dataset, save_split
 from gmlfm.errors import DataError
 from gmlfm.fitting import Fitted
-from gmlfm.fitting.episodic import history_rows, rated, with_labels
+from gmlfm.fitting.episodic import rated, with_labels
+from gmlfm.fitting.fitted import learned_rows
 from gmlfm.models.base import Layout
 from gmlfm.models.registry import model_info
 from gmlfm.retrieval import Answers, Scorer
@@ -153,7 +154,7 @@ def _episodic(
     found_regime: str,
 ) -> Answers:
     model = settings.episodic(layout)
-    model.read(encoded, rated(data, with_labels(data, history_rows(split, found_regime))))
+    model.read(encoded, rated(data, with_labels(data, learned_rows(split, found_regime))))
     model.load(weights)
     return model
 

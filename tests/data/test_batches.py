@@ -6,27 +6,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from gmlfm import Dataset, Encoder, Schema, load_dataset, make_split
+from gmlfm import Dataset, Encoder, load_dataset, make_split
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.batches import Batch, BatchOptions, IdRows, RankingBatches, ShardBatches, make_batch
 from gmlfm.data.negatives import TrainingNegatives, training_sampler
 from gmlfm.data.prepared import PreparedData
-from gmlfm.data.sources.bazaar import Market, write_bazaar
-from gmlfm.data.sources.preparing import prepare
 from gmlfm.training.loop import Trainer, TrainingOptions
 from gmlfm.training.settings import Settings
-
-
-@pytest.fixture(scope="module")
-def market(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("market") / "m"
-    write_bazaar(Market(n_users=300, n_purchases=3_600), folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def prepared(market: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
-    return prepare(Schema.from_toml(market / "dataset.toml"), market, tmp_path_factory.mktemp("p") / "p", rows_a_bucket=1_000)
 
 
 def same(one: Batch, other: Batch) -> bool:
@@ -34,34 +20,34 @@ def same(one: Batch, other: Batch) -> bool:
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
-def test_an_epoch_is_every_positive_once_with_its_negatives(prepared: PreparedData) -> None:
-    assert prepared.n_shards > 2
+def test_an_epoch_is_every_positive_once_with_its_negatives(small_prepared: PreparedData) -> None:
+    assert small_prepared.n_shards > 2
     options = BatchOptions(batch_size=200, n_negatives=3, hide=0.0)
-    batches = ShardBatches(prepared, options)
+    batches = ShardBatches(small_prepared, options)
     seen = list(batches.epoch(0))
     assert (
         sum(batch.labels.size for batch in seen)
         == batches.n_instances
-        == 4 * sum(one.train for one in prepared.info.interactions)
+        == 4 * sum(one.train for one in small_prepared.info.interactions)
     )
     assert all(same(one, other) for one, other in zip(seen, batches.epoch(0), strict=True))
     assert not all(same(one, other) for one, other in zip(seen, batches.epoch(1), strict=False))
 
 
-def test_readers_of_a_cluster_share_the_shards_without_overlap(prepared: PreparedData) -> None:
+def test_readers_of_a_cluster_share_the_shards_without_overlap(small_prepared: PreparedData) -> None:
     options = BatchOptions(batch_size=200, n_negatives=1, hide=0.0)
-    parts = [ShardBatches(prepared, options, rank=rank, of=2).n_instances for rank in range(2)]
-    assert sum(parts) == ShardBatches(prepared, options).n_instances
+    parts = [ShardBatches(small_prepared, options, rank=rank, of=2).n_instances for rank in range(2)]
+    assert sum(parts) == ShardBatches(small_prepared, options).n_instances
 
 
-def test_shards_avoid_the_visible_positives_of_their_users(prepared: PreparedData) -> None:
-    ids = {tuple(row): number for number, row in enumerate(prepared.items.ids.tolist())}
+def test_shards_avoid_the_visible_positives_of_their_users(small_prepared: PreparedData) -> None:
+    ids = {tuple(row): number for number, row in enumerate(small_prepared.items.ids.tolist())}
     visible = set()
-    for shard in prepared.shards():
+    for shard in small_prepared.shards():
         kept = shard.parts == 0
-        visible |= set(zip(prepared.users.ids[shard.users[kept], 0].tolist(), shard.items[kept].tolist(), strict=True))
+        visible |= set(zip(small_prepared.users.ids[shard.users[kept], 0].tolist(), shard.items[kept].tolist(), strict=True))
     met = 0
-    for batch in ShardBatches(prepared, BatchOptions(batch_size=400, n_negatives=5, hide=0.0)).epoch(0):
+    for batch in ShardBatches(small_prepared, BatchOptions(batch_size=400, n_negatives=5, hide=0.0)).epoch(0):
         for user, rows in zip(batch.asking_ids[:, 0].tolist(), batch.answering_ids[:, 1:].tolist(), strict=True):
             for row in rows:
                 # An id row of its own names the item; the shared ones (unknown, decoy) do not.
@@ -72,10 +58,10 @@ def test_shards_avoid_the_visible_positives_of_their_users(prepared: PreparedDat
     assert met > 1000
 
 
-def test_training_reads_shards_as_it_reads_memory(prepared: PreparedData, market: Path) -> None:
+def test_training_reads_shards_as_it_reads_memory(small_prepared: PreparedData, small_market: Path) -> None:
     """The same model learns from both: the loss falls alike."""
     options, training = BatchOptions(batch_size=256), TrainingOptions(epochs=6, threads=1)
-    data = load_dataset(market)
+    data = load_dataset(small_market)
     split = make_split(data)
     encoder = Encoder.fit(data, split.train)
     users, items = data.user_numbers[split.train], data.item_numbers[split.train]
@@ -83,7 +69,7 @@ def test_training_reads_shards_as_it_reads_memory(prepared: PreparedData, market
     negatives = TrainingNegatives(training_sampler(data, split), users, options.n_negatives)
     memory = RankingBatches(users, items, split.train, encoder.encode(data), known, negatives, options)
     losses = []
-    for batches, n_rows in ((memory, encoder.n_rows), (ShardBatches(prepared, options), prepared.n_rows)):
+    for batches, n_rows in ((memory, encoder.n_rows), (ShardBatches(small_prepared, options), small_prepared.n_rows)):
         trainer = Trainer(Settings.make("gml-fm", "topn", {"k": 8}).build(), n_rows, training)
         found: list[float] = []
 

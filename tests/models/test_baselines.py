@@ -13,7 +13,7 @@ from torch import Tensor
 from gmlfm.data.attributes import FieldCode
 from gmlfm.errors import OptionError
 from gmlfm.models.afm import AFM
-from gmlfm.models.base import Attributes, Layout, Model, Positives
+from gmlfm.models.base import Attributes, Layout, Model, Pairwise, Positives
 from gmlfm.models.deepfm import DeepFM
 from gmlfm.models.fm import FM
 from gmlfm.models.mf import MF
@@ -72,7 +72,7 @@ def check(model: Model, slow: Any, width: int) -> None:
         for g in range(G):
             expected = slow(rows, whole_row(asking, answering, b, g))
             torch.testing.assert_close(found[b, g], expected.reshape(()), rtol=1e-9, atol=1e-9)
-    if model.decomposes:
+    if isinstance(model, Pairwise):
         user = model.sides(model.ready(rows), asking, asking=True)
         flat = Attributes(*(one.flatten(0, 1) for one in (answering.ids, answering.x)))
         item = model.sides(model.ready(rows), flat, asking=False)

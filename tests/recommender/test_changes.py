@@ -177,3 +177,14 @@ def test_marks_reach_items_that_come_later(fitted: Recommender, tmp_path: Path) 
     again = Recommender.load(tmp_path / "run")
     again.add_items(new)
     assert "n" not in again.recommend(["u0"], 40)["item"].to_list()
+
+
+def test_forgetting_keeps_what_was_learned_from_the_test_rows() -> None:
+    """A run refitted on all rows still knows the others' last purchases after somebody is forgotten."""
+    recommender = Recommender("ease").fit(checkerboard(), refit="all")
+    others = [(f"u{user}", f"i{item}") for user in (1, 2, 39) for item in range(40)]
+    before = recommender.predict(others)["score"].to_numpy()
+    recommender.forget("u17")
+    fresh = Recommender("ease").fit(recommender.fitted.data, refit="all").predict(others)["score"].to_numpy()
+    np.testing.assert_allclose(recommender.predict(others)["score"].to_numpy(), fresh, atol=1e-5)
+    assert np.abs(before - fresh).max() > 1e-4

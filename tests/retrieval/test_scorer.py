@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gmlfm import Dataset, Recommender
+from gmlfm.models.base import Pairwise
 from gmlfm.models.registry import MODELS
 from gmlfm.retrieval import Scorer
 from tests.contracts.checkerboard import N_USERS, checkerboard
@@ -34,16 +35,19 @@ def test_the_list_of_pairwise_models_is_whole() -> None:
 
     layout = Layout((FieldCode("user", "user", "id", 1, 4), FieldCode("item", "item", "id", 7, 4)))
     trained = [name for name, info in MODELS.items() if info.make is not None]
-    assert set(PAIRWISE) | {"bpr-mf"} == {name for name in trained if Settings.make(name, "topn", {}).build(layout).pairwise}
+    assert set(PAIRWISE) | {"bpr-mf"} == {
+        name for name in trained if isinstance(Settings.make(name, "topn", {}).build(layout), Pairwise)
+    }
 
 
 @pytest.mark.parametrize("form", ["table", "vectors"])
 @pytest.mark.parametrize("name", PAIRWISE)
 def test_tables_and_vectors_give_what_pairs_give(board: Dataset, name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = fitted(board, name)
+    assert isinstance(scores.model, Pairwise)
     if form == "table" and scores.model.ids_only:
         pytest.skip("ids alone have no table of attributes")
-    monkeypatch.setattr(Scorer, "_tables_are_cheaper", lambda self: form == "table")
+    monkeypatch.setattr(Scorer, "_tables_are_cheaper", lambda self, model: form == "table")
     monkeypatch.setattr("gmlfm.retrieval.scorer._NUMBERS_A_BLOCK", 300)  # several blocks
     users = np.arange(N_USERS, dtype=np.int32)
     for items in (board.seen_items, np.arange(len(board.items), dtype=np.int32), np.array([7, 3, 41], np.int32)):
@@ -62,5 +66,7 @@ def test_any_distance_ranks_by_tables(board: Dataset, distance: str, weight: boo
 
 
 def test_the_cheaper_form_is_chosen(board: Dataset) -> None:
-    assert fitted(board, "gml-fm", k=64)._tables_are_cheaper()
-    assert not fitted(board, "fm", k=64)._tables_are_cheaper()
+    for name, by_table in (("gml-fm", True), ("fm", False)):
+        scores = fitted(board, name, k=64)
+        assert isinstance(scores.model, Pairwise)
+        assert scores._tables_are_cheaper(scores.model) is by_table

@@ -85,7 +85,7 @@ def test_a_trial_that_the_bell_ends_counts_with_what_it_had_reached(tmp_path: Pa
 def test_a_clock_rings_when_its_seconds_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("gmlfm.tuning.study.time.perf_counter", lambda: now[0])
-    clock = _Clock("ndcg@10", 3.0)
+    clock = _Clock(3.0)
     now[0] = 2.9
     clock.on_step(1, 2, 0.0)
     now[0] = 3.1

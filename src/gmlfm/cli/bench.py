@@ -43,6 +43,7 @@ def run_topn(options: argparse.Namespace) -> None:
     import torch
 
     from gmlfm.evaluation.protocols import PositivesByUser
+    from gmlfm.models.base import Pairwise
     from gmlfm.recommender import Recommender
     from gmlfm.retrieval import Scorer, best_items
 
@@ -52,7 +53,7 @@ def run_topn(options: argparse.Namespace) -> None:
     settings = {"k": options.k, "epochs": 0, "v_scale": 0.3}
     recommender = Recommender(options.model, **settings, **({"threads": options.threads} if options.threads else {})).fit(data)
     scores = recommender.fitted.scores
-    if not isinstance(scores, Scorer) or not scores.model.pairwise:
+    if not isinstance(scores, Scorer) or not isinstance(scores.model, Pairwise):
         raise OptionError(f"'{options.model}' has no faster form than batches, so there is nothing to compare.")
     users = data.seen_users[: options.users]
     items, had = data.seen_items, PositivesByUser(data)

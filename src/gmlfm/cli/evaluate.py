@@ -43,7 +43,16 @@ def run(options: argparse.Namespace) -> None:
         "candidates_hash": found.candidates_hash,
     }
     if options.json:
-        print(json.dumps({**about, **found.metrics, **({"groups": found.groups} if found.groups else {})}))
+        print(
+            json.dumps(
+                {
+                    **about,
+                    **found.metrics,
+                    **({"groups": found.groups} if found.groups else {}),
+                    **({"notes": found.notes} if found.notes else {}),
+                }
+            )
+        )
         return
     published = fitted.settings.preset == "paper" and fitted.settings.task == "topn"
     title = f"{fitted.settings.model} on {fitted.data.name}, {found.protocol}, {options.part}, {fitted.regime}"
@@ -60,6 +69,8 @@ def run(options: argparse.Namespace) -> None:
         values = [total if (group, name) == ("all", "rows") else means.get(name) for group, means in groups.items()]
         table.add_row(name, *("-" if one is None else f"{one:,.0f}" if name == "rows" else f"{one:.4f}" for one in values))
     console.print(table)
+    for note in found.notes:
+        console.print(f"[yellow]note[/] {note}", soft_wrap=True)
     reasons = ["the epoch was chosen on the test part"] if published else []
     reasons += ["ties count as hits"] if found.protocol == "paper" else []
     if reasons:

@@ -41,10 +41,10 @@ def run(options: argparse.Namespace) -> None:
         _one(options.name)
         return
     table = Table(header_style="bold")
-    for heading in ("name", "what it is", "tasks", "newcomers"):
+    for heading in ("name", "what it is", "tasks", "attributes", "newcomers"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "name")
     for name, one in MODELS.items():
-        table.add_row(name, one.about, ", ".join(one.tasks), one.newcomers)
+        table.add_row(name, one.about, ", ".join(one.tasks), "yes" if one.uses_attributes else "no", one.newcomers)
     console = Console()
     console.print(table)
     console.print("gmlfm models NAME tells a model's settings, and what gmlfm tune tries.")

@@ -36,6 +36,7 @@ class Evaluation:
     rows: Rows = field(default_factory=lambda: np.empty(0, np.int64))
     candidates_hash: str = ""
     groups: dict[str, dict[str, float]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     def by_group(self, names: Sequence[str], group_of: npt.NDArray[np.int8]) -> Evaluation:
         """With the means of each group of queries (newcomers apart from the known), and how many they are."""
@@ -83,7 +84,7 @@ def evaluate_held_out(
     """A split's validation or test part, with the means of its groups where it has some.
 
     Of the split `newcomers`, an item that training never met is ranked among such items: beside items with a row of their own
-    it would be told by that alone. Where a user leaves fewer than 99 such items, all candidates are taken, as for the others.
+    it would be told by that alone. Where a user leaves fewer than 99 such items, all candidates are taken, and a note says so.
     """
     rows, groups = (split.test, split.test_groups) if part == "test" else (split.validation, split.validation_groups)
     if groups is None:
@@ -91,7 +92,9 @@ def evaluate_held_out(
     new = np.array([name.endswith("-new") for name in split.group_names])[groups]
     unmet = np.setdiff1d(data.seen_items, data.item_numbers[split.train]).astype(np.int32)
     if not new.any() or not _enough(data, rows[new], unmet):
-        return evaluate_ranking(scores, data, rows, protocol, seed=seed).by_group(split.group_names, groups)
+        found = evaluate_ranking(scores, data, rows, protocol, seed=seed).by_group(split.group_names, groups)
+        note = f"new items are ranked among all items: fewer than {N_SAMPLED} of {len(unmet):,} new ones are left to some user."
+        return replace(found, notes=(note,)) if new.any() else found
     met, others = (
         evaluate_ranking(scores, data, rows[chosen], protocol, seed=seed, candidates=among) if chosen.any() else None
         for chosen, among in ((~new, None), (new, unmet))
@@ -111,6 +114,12 @@ def _enough(data: Dataset, rows: Rows, candidates: Ints) -> bool:
     among = np.isin(data.item_numbers[data.positive_rows], candidates)
     had = np.bincount(data.user_numbers[data.positive_rows[among]], minlength=len(data.users))
     return bool(len(candidates) - had[data.user_numbers[rows]].max(initial=0) >= N_SAMPLED)
+
+
+def protocol_for(data: Dataset) -> str:
+    """What choices are made by: sampled, or full where a catalogue is too small to leave every user 99 other items."""
+    most = np.bincount(data.user_numbers[data.positive_rows]).max()
+    return "sampled" if len(data.seen_items) - most >= N_SAMPLED else "full"
 
 
 def check_protocol(protocol: str, seed: int) -> None:

@@ -12,10 +12,9 @@ import numpy.typing as npt
 from torch import Tensor
 
 from gmlfm.data.dataset import Dataset, Rows
-from gmlfm.data.splits import Split
 from gmlfm.errors import DataError
 from gmlfm.evaluation.protocols import evaluate_labels
-from gmlfm.fitting.fitted import Outcome, Refit, regime
+from gmlfm.fitting.fitted import Outcome, Refit, learned_rows, regime
 from gmlfm.fitting.job import Material, Recorder
 from gmlfm.fitting.memory import MemoryJob, labelled
 from gmlfm.models.base import Rated
@@ -27,14 +26,6 @@ from gmlfm.training.loop import EpochReport, Observer
 def rated(data: Dataset, rows: Rows) -> Rated:
     users, items, labels, _ = labelled(data, None, rows)
     return Rated(users, items, labels)
-
-
-def history_rows(split: Split, found_regime: str) -> Rows:
-    """What a user may be adapted on when she is scored: the rows learned from, as for every other method."""
-    parts = [split.train]
-    parts += [split.validation] if found_regime != regime(False) else []
-    parts += [split.test] if found_regime == regime("all") else []
-    return np.sort(np.concatenate(parts))
 
 
 def with_labels(data: Dataset, rows: Rows) -> Rows:
@@ -69,14 +60,12 @@ class _Progress:
 
 def fit_episodic(job: MemoryJob, refit: Refit, folder: Path | None, resume: bool, observer: Observer) -> Outcome:
     material = job.first()
-    progress = _run(job, material, job.split.train, False, folder, resume, observer, validate=True)
+    progress = _run(job, material, False, folder, resume, observer, validate=True)
     history, best = list(job.history), progress.best_epoch
     chosen: dict[str, float] = next((one["validation"] for one in history if one["epoch"] == best), {})
     if refit:
         material = job.again(refit)
-        rows = [job.split.train, job.split.validation] + ([job.split.test] if refit == "all" else [])
-        again = np.sort(np.concatenate(rows))
-        progress = _run(job, material, again, refit, folder, resume, observer, validate=False, epochs=max(best, 1))
+        progress = _run(job, material, refit, folder, resume, observer, validate=False, epochs=max(best, 1))
     model = progress.model
     return Outcome(material.encoded, model, model.weights(), regime(refit), best, chosen, history)
 
@@ -84,7 +73,6 @@ def fit_episodic(job: MemoryJob, refit: Refit, folder: Path | None, resume: bool
 def _run(
     job: MemoryJob,
     material: Material,
-    rows: Rows,
     refit: Refit,
     folder: Path | None,
     resume: bool,
@@ -94,9 +82,9 @@ def _run(
     epochs: int | None = None,
 ) -> _Progress:
     model = job.settings.episodic(material.layout)
-    support = with_labels(job.data, history_rows(job.split, regime(refit)))
-    model.read(material.encoded, rated(job.data, support))
-    tasks, options = rated(job.data, rows), job.settings.training
+    # A user is adapted, when she is scored, on the rows learned from, as for every other method.
+    tasks, options = rated(job.data, with_labels(job.data, learned_rows(job.split, regime(refit)))), job.settings.training
+    model.read(material.encoded, tasks)
     progress = _Progress(model)
     place = None if folder is None else folder / ("checkpoints" if validate else "checkpoints-refit")
     held = newest_checkpoint(place) if place is not None and resume else None

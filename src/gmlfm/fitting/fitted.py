@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
-from gmlfm.data.dataset import Dataset
+from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.negatives import Instances
 from gmlfm.data.splits import Split
@@ -65,6 +66,14 @@ class Fitted:
     def __post_init__(self) -> None:
         if len(self.stock.here) != len(self.data.items):
             self.stock = Stock(len(self.data.items))
+
+
+def learned_rows(split: Split, found_regime: str) -> Rows:
+    """The rows that a run of this regime has learned from; of the task `implicit`, its instances."""
+    parts = [split.train]
+    parts += [split.validation] if found_regime != regime(False) else []
+    parts += [split.test] if found_regime == regime("all") else []
+    return np.sort(np.concatenate(parts))
 
 
 def regime(refit: Refit) -> str:

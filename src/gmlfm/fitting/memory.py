@@ -16,7 +16,7 @@ from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.negatives import Instances, TrainingNegatives, implicit_instances, training_sampler
 from gmlfm.data.splits import make_split
 from gmlfm.errors import DataError, OptionError
-from gmlfm.evaluation.protocols import N_SAMPLED, evaluate_held_out, evaluate_labels
+from gmlfm.evaluation.protocols import evaluate_held_out, evaluate_labels, protocol_for
 from gmlfm.fitting.fitted import Fitted, Outcome, Refit
 from gmlfm.fitting.job import Job, Material
 from gmlfm.models.base import Layout, Model, Positives
@@ -93,11 +93,7 @@ class MemoryJob(Job):
 
     @property
     def validation_protocol(self) -> str:
-        """sampled, or full where a catalogue is too small to leave every user 99 other items."""
-        if self.as_published:
-            return "paper"
-        most = np.bincount(self.data.user_numbers[self.data.positive_rows]).max()
-        return "sampled" if len(self.data.seen_items) - most >= N_SAMPLED else "full"
+        return "paper" if self.as_published else protocol_for(self.data)
 
     def _material(self, rows: Rows) -> Material:
         learned = np.unique(self.instances.rows[rows][self.instances.labels[rows] > 0]) if self.instances else rows
@@ -113,7 +109,7 @@ class MemoryJob(Job):
     def _positives(self, rows: Rows) -> Positives:
         kept = rows[self.data.interactions["positive"].to_numpy()[rows]]
         users, items = self.data.user_numbers[kept], self.data.item_numbers[kept]
-        return Positives(users, items, len(self.data.users), len(self.data.items), self._weights(kept))
+        return Positives(users, items, len(self.data.users), len(self.data.items))
 
     def _weights(self, rows: Rows) -> npt.NDArray[np.float32] | None:
         if "weight" not in self.data.interactions.columns:

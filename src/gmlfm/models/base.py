@@ -70,9 +70,6 @@ class Layout:
 class Model(nn.Module, ABC):
     """Scores of (user with context, item) pairs; higher is better."""
 
-    decomposes: bool = False  # `sides` is there: the score is own + own + one inner product
-    pairwise: bool = False  # `own`, `linear` and `pair_parts` are there: the score is a sum over pairs of attributes
-    ids_only: bool = False  # of each side only the first attribute counts
     needs_fields: bool = False  # Attributes carry their fields' numbers
     whole_table: bool = False  # a step sees every row, not the distinct ones of its batch
 
@@ -92,45 +89,14 @@ class Model(nn.Module, ABC):
         """What is computed once for each row before any score: (U, row_width) -> (U, anything)."""
         return rows
 
+    @abstractmethod
     def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
-        """rows: as `ready` gave them; asking: users with context, (B, F); answering: items, (B, G, F'). Returns (B, G).
-
-        A model that decomposes need not say more than its sides.
-        """
-        user, item = self.sides(rows, asking, asking=True), self.sides(rows, answering, asking=False)
-        return user.own.unsqueeze(1) + item.own + (item.vector @ user.vector.unsqueeze(-1)).squeeze(-1)
-
-    def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
-        """One side precomputed, where the score decomposes: own (N,), vector (N, D); the global bias is the user's."""
-        raise NotImplementedError(f"{type(self).__name__} does not decompose")  # pragma: no cover - guarded by decomposes
+        """rows: as `ready` gave them; asking: users with context, (B, F); answering: items, (B, G, F'). Returns (B, G)."""
 
     @property
     def warm_epochs(self) -> int:
         """Epochs before the model is whole, which early stopping does not judge."""
         return 0
-
-    @property
-    def side_width(self) -> int:
-        """D, the length of the vectors of `sides`."""
-        return self.row_width
-
-    def own(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> Tensor:
-        """A side's linear and within-side terms, (N,); the global bias is the user's."""
-        return self.sides(rows, attributes, asking=asking).own
-
-    def linear(self, rows: Tensor) -> Tensor:
-        """w_i of each row: (A, width) -> (A,)."""
-        raise NotImplementedError(f"{type(self).__name__} is no sum over pairs")  # pragma: no cover - guarded by pairwise
-
-    def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What a pair of attributes adds at x = 1, the left one coming first in a row: (A, width), (B, width) -> its weight
-        and its distance, (A, B) each, to be multiplied; None where there is no distance."""
-        raise NotImplementedError(f"{type(self).__name__} is no sum over pairs")  # pragma: no cover - guarded by pairwise
-
-    def position(self, rows: Tensor, attributes: Attributes) -> Tensor:
-        """Where an entity stands in the learned metric, (N, D): near means alike. For pairwise models."""
-        vector = self.sides(rows, attributes, asking=False).vector
-        return nn.functional.normalize(vector, dim=-1)
 
     def begin_epoch(self, number: int) -> None:
         """Told before each epoch, the first being 0."""
@@ -144,15 +110,55 @@ class Model(nn.Module, ABC):
         return None
 
 
+class Pairwise(Model):
+    """A model whose score is a sum over pairs of attributes: it can be explained, and ranked without scoring every pair.
+
+    decomposes: the score is also own + own + one inner product of the `sides`.
+    ids_only: of each side only the first attribute counts.
+    """
+
+    decomposes: bool = True
+    ids_only: bool = False
+
+    @property
+    @abstractmethod
+    def side_width(self) -> int:
+        """D, the length of the vectors of `sides`."""
+
+    @abstractmethod
+    def linear(self, rows: Tensor) -> Tensor:
+        """w_i of each row: (A, width) -> (A,)."""
+
+    @abstractmethod
+    def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What a pair of attributes adds at x = 1, the left one coming first in a row: (A, width), (B, width) -> its weight
+        and its distance, (A, B) each, to be multiplied; None where there is no distance."""
+
+    @abstractmethod
+    def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
+        """One side precomputed, where the score decomposes: own (N,), vector (N, D); the global bias is the user's."""
+
+    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
+        user, item = self.sides(rows, asking, asking=True), self.sides(rows, answering, asking=False)
+        return user.own.unsqueeze(1) + item.own + (item.vector @ user.vector.unsqueeze(-1)).squeeze(-1)
+
+    def own(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> Tensor:
+        """A side's linear and within-side terms, (N,); the global bias is the user's."""
+        return self.sides(rows, attributes, asking=asking).own
+
+    def position(self, rows: Tensor, attributes: Attributes) -> Tensor:
+        """Where an entity stands in the learned metric, (N, D): near means alike."""
+        return nn.functional.normalize(self.sides(rows, attributes, asking=False).vector, dim=-1)
+
+
 @dataclass(frozen=True)
 class Positives:
-    """The training positives as entity numbers, and their weights where the data have some."""
+    """The training positives as entity numbers."""
 
     users: Ints
     items: Ints
     n_users: int
     n_items: int
-    weights: Floats | None = None
 
 
 @dataclass(frozen=True)

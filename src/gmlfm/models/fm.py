@@ -9,17 +9,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gmlfm.models.base import Attributes, SideScores
+from gmlfm.models.base import Attributes, Pairwise, SideScores
 from gmlfm.models.layers import FactorModel, linear_term, scaled
 from gmlfm.models.spaces import FACTORS, SCALE
 
 SPACE = {"k": FACTORS, "v_scale": SCALE}
 
 
-class FM(FactorModel):
+class FM(FactorModel, Pairwise):
     """A row is (w, v): O(FK) a row. By sides the score is own_u + own_i + s_u . s_i, where s is the sum of x v."""
-
-    decomposes = pairwise = True
 
     def __init__(self, k: int = 64, v_scale: float = 0.01) -> None:
         super().__init__(k, 1 + k, v_scale)

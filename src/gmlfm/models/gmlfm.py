@@ -24,7 +24,7 @@ from gmlfm.kernels.second_order import (
     squared_across,
     squared_factored,
 )
-from gmlfm.models.base import Attributes, SideScores
+from gmlfm.models.base import Attributes, Pairwise, SideScores
 from gmlfm.models.layers import FactorModel, linear_term, take
 from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
 
@@ -34,12 +34,10 @@ Form = Literal["auto", "pairs", "factored"]
 SPACE = {"k": FACTORS, "layers": Choice((0, 1, 2, 3)), "dropout": DROPOUT, "unit": Choice((False, True)), "v_scale": SCALE}
 
 
-class GMLFM(FactorModel):
+class GMLFM(FactorModel, Pairwise):
     """Every pair of attributes has a weight and a distance.
 
     transform: identity, mahalanobis or dnn; distance: a Measure's name; weight=False sets every w_ij to 1."""
-
-    pairwise = True
 
     def __init__(
         self,

@@ -20,6 +20,11 @@ def take(rows: Tensor, attributes: Attributes) -> Tensor:
     return functional.embedding(attributes.ids, rows)
 
 
+def id_rows(rows: Tensor, attributes: Attributes) -> Tensor:
+    """The row of the id, which comes first on both sides: (U, D) -> (..., D)."""
+    return functional.embedding(attributes.ids[..., 0], rows)
+
+
 def scaled(rows: Tensor, attributes: Attributes) -> Tensor:
     """x_i v_i: (U, D) -> (..., F, D)."""
     return take(rows, attributes) * attributes.x.unsqueeze(-1)

@@ -14,18 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.errors import OptionError
-from gmlfm.models.base import Attributes, SideScores
-from gmlfm.models.layers import FactorModel, take
+from gmlfm.models.base import Attributes, Pairwise, SideScores
+from gmlfm.models.layers import FactorModel, id_rows
 from gmlfm.models.spaces import FACTORS, SCALE, Real, Space
 
 SPACE: dict[str, Space] = {"k": FACTORS, "v_scale": SCALE}
 PMF_SPACE: dict[str, Space] = {"k": FACTORS, "lambda_user": Real(1e-5, 1.0), "lambda_item": Real(1e-5, 1.0), "v_scale": SCALE}
 
 
-class MF(FactorModel):
+class MF(FactorModel, Pairwise):
     """A row is (b, p): O(K) a pair. Other attributes than ids are not looked at."""
 
-    decomposes = pairwise = ids_only = True
+    ids_only = True
 
     def __init__(
         self, k: int = 64, biases: bool = True, lambda_user: float = 0.0, lambda_item: float = 0.0, v_scale: float = 0.01
@@ -49,7 +49,7 @@ class MF(FactorModel):
         return left[:, 1:] @ right[:, 1:].T, None
 
     def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
-        side = take(rows, _id(attributes))
+        side = id_rows(rows, attributes)
         own = side[..., 0] if self.biases else torch.zeros_like(side[..., 0])
         return SideScores(own + self.bias if asking else own, side[..., 1:])
 
@@ -57,10 +57,5 @@ class MF(FactorModel):
         if self.lambda_user == 0 and self.lambda_item == 0:
             return None
         squares = rows[:, 1:].square().sum(1, keepdim=True)
-        user, item = take(squares, _id(asking)), take(squares, _id(answering))
+        user, item = id_rows(squares, asking), id_rows(squares, answering)
         return self.lambda_user * user.mean() + self.lambda_item * item.mean()
-
-
-def _id(attributes: Attributes) -> Attributes:
-    """The id comes first on both sides."""
-    return Attributes(attributes.ids[..., 0], attributes.x[..., 0])

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gmlfm.errors import OptionError
 from gmlfm.models.base import Attributes
-from gmlfm.models.layers import FactorModel, mlp, share, take, user_beside, widths
+from gmlfm.models.layers import FactorModel, id_rows, mlp, share, user_beside, widths
 from gmlfm.models.spaces import DROPOUT, SCALE, Choice
 
 SPACE = {
@@ -57,8 +57,7 @@ class NCF(FactorModel):
         return [product, deep] if self._apart else [0.5 * (product + deep)]
 
     def _parts(self, rows: Tensor, asking: Attributes, answering: Attributes) -> tuple[Tensor, Tensor]:
-        user = take(rows, Attributes(asking.ids[..., 0], asking.x[..., 0]))
-        item = take(rows, Attributes(answering.ids[..., 0], answering.x[..., 0]))
+        user, item = id_rows(rows, asking), id_rows(rows, answering)
         product = (item[..., : self.k] @ (user[:, : self.k] * self.product_head).unsqueeze(-1)).squeeze(-1)
         both = torch.cat([user_beside(user[:, self.k :], item), item[..., self.k :]], dim=-1)
         return product, self.deep_head(self.deep(both)).squeeze(-1)

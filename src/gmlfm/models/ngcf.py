@@ -19,8 +19,8 @@ from torch.nn import functional
 
 from gmlfm.data.dataset import Rows
 from gmlfm.errors import OptionError
-from gmlfm.models.base import Attributes, Layout, SideScores
-from gmlfm.models.layers import FactorModel, share, take
+from gmlfm.models.base import Attributes, Layout, Pairwise, SideScores
+from gmlfm.models.layers import FactorModel, id_rows, share
 from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
 
 SPACE = {
@@ -32,14 +32,13 @@ SPACE = {
 }
 
 
-class NGCF(FactorModel):
+class NGCF(FactorModel, Pairwise):
     """O(edges K) a layer and step, whatever the batch, so its batches are large.
 
     dropout: of messages; node_dropout: the share of edges left out of a step.
     """
 
-    decomposes = pairwise = ids_only = True
-    whole_table = True
+    ids_only = whole_table = True
     edges: Tensor
 
     def __init__(
@@ -91,7 +90,7 @@ class NGCF(FactorModel):
         return left @ right.T, None
 
     def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
-        vector = take(rows, Attributes(attributes.ids[..., 0], attributes.x[..., 0]))
+        vector = id_rows(rows, attributes)
         return SideScores(vector.new_zeros(vector.shape[:-1]), vector)
 
     def _propagated(self, nodes: Tensor) -> Tensor:

@@ -13,17 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.kernels.second_order import squared_distances
-from gmlfm.models.base import Attributes, SideScores
+from gmlfm.models.base import Attributes, Pairwise, SideScores
 from gmlfm.models.layers import FactorModel, linear_term, take
 from gmlfm.models.spaces import FACTORS, SCALE
 
 SPACE = {"k": FACTORS, "v_scale": SCALE}
 
 
-class TransFM(FactorModel):
+class TransFM(FactorModel, Pairwise):
     """A row is (w, v, t): O(FK) a row by running sums, and one inner product of length K + 2 between the sides."""
-
-    decomposes = pairwise = True
 
     def __init__(self, k: int = 64, v_scale: float = 0.01) -> None:
         super().__init__(k, 1 + 2 * k, v_scale)

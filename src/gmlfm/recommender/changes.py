@@ -15,7 +15,8 @@ from gmlfm.data.encoding import Encoder
 from gmlfm.data.frames import as_frame
 from gmlfm.errors import DataError, OptionError, did_you_mean
 from gmlfm.fitting import Fitted
-from gmlfm.fitting.episodic import history_rows, rated, with_labels
+from gmlfm.fitting.episodic import rated, with_labels
+from gmlfm.fitting.fitted import learned_rows
 from gmlfm.models.base import Counted, Positives
 from gmlfm.models.mamo import Mamo
 from gmlfm.models.registry import model_info
@@ -104,11 +105,11 @@ def without_user(fitted: Fitted, user: Any) -> Fitted:
     if isinstance(scores, Scorer):
         scores = scores.with_weights(weights).over(encoded)
     elif isinstance(scores, Counted):
-        learned = np.sort(np.concatenate([split.train, *([split.validation] if fitted.regime != "no refit" else [])]))
+        learned = learned_rows(split, fitted.regime)
         scores.fit(Positives(data.user_numbers[learned], data.item_numbers[learned], len(data.users), len(data.items)))
         weights = scores.weights()
     elif isinstance(scores, Mamo):
-        scores.read(encoded, rated(data, with_labels(data, history_rows(split, fitted.regime))))
+        scores.read(encoded, rated(data, with_labels(data, learned_rows(split, fitted.regime))))
     # What only she had can still be recommended to others.
     lost = np.setdiff1d(fitted.data.seen_items, data.seen_items)
     return replace(

@@ -19,6 +19,7 @@ from gmlfm.data.prepared import PreparedData
 from gmlfm.errors import DataError, OptionError
 from gmlfm.evaluation.protocols import Evaluation, PositivesByUser, check_protocol
 from gmlfm.fitting import Fitted, Refit, fit
+from gmlfm.fitting.fitted import learned_rows
 from gmlfm.recommender import changes, reasons
 from gmlfm.recommender.asking import newcomer_asking, users_asking
 from gmlfm.recommender.candidates import candidate_items, caps_of, listed
@@ -264,8 +265,8 @@ class Recommender:
     ) -> Iterator[pl.DataFrame]:
         fitted = self.fitted
         had = PositivesByUser(fitted.data)
-        instances, train = fitted.instances, fitted.split.train
-        trained = fitted.data.user_numbers[train] if instances is None else instances.users[train]
+        instances, learned = fitted.instances, learned_rows(fitted.split, fitted.regime)
+        trained = fitted.data.user_numbers[learned] if instances is None else instances.users[learned]
         for start in range(0, len(users), _USERS_A_BLOCK):
             asked = list(users[start : start + _USERS_A_BLOCK])
             numbers = fitted.encoder.user_numbers(asked)
@@ -306,8 +307,9 @@ class Recommender:
         return pl.DataFrame(columns)
 
     def _popularity(self) -> npt.NDArray[np.float32]:
-        data, rows = self.fitted.data, self.fitted.split.train
-        rows = rows if self.fitted.instances is None else data.positive_rows
+        data = self.fitted.data
+        learned = learned_rows(self.fitted.split, self.fitted.regime)
+        rows = learned if self.fitted.instances is None else data.positive_rows
         counts = np.bincount(data.item_numbers[rows], minlength=len(data.items))
         return (counts / max(len(data.seen_users), 1)).astype(np.float32)
 

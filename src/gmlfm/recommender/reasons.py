@@ -13,6 +13,7 @@ from gmlfm.data.attributes import AttributeTable
 from gmlfm.distances import Linear
 from gmlfm.errors import DataError, OptionError
 from gmlfm.fitting import Fitted
+from gmlfm.models.base import Pairwise
 from gmlfm.recommender.asking import users_asking
 from gmlfm.retrieval import Scorer
 from gmlfm.retrieval.explaining import Explanation, explain
@@ -20,12 +21,12 @@ from gmlfm.retrieval.explaining import Explanation, explain
 _SAMPLE = 500
 
 
-def scorer_of(fitted: Fitted, what: str) -> Scorer:
-    if not isinstance(fitted.scores, Scorer) or not fitted.scores.model.pairwise:
+def pairwise_of(fitted: Fitted, what: str) -> tuple[Scorer, Pairwise]:
+    if not isinstance(fitted.scores, Scorer) or not isinstance(fitted.scores.model, Pairwise):
         raise OptionError(
             f"{what} is not available for '{fitted.settings.model}': its score is no sum over pairs of attributes."
         )
-    return fitted.scores
+    return fitted.scores, fitted.scores.model
 
 
 def explain_pair(fitted: Fitted, user: Any, item: Any) -> Explanation:
@@ -35,9 +36,9 @@ def explain_pair(fitted: Fitted, user: Any, item: Any) -> Explanation:
 
 def explain_asking(fitted: Fitted, asking: AttributeTable, item: int) -> Explanation:
     """asking: one row."""
-    scorer = scorer_of(fitted, "an explanation")
+    scorer, model = pairwise_of(fitted, "an explanation")
     sides = [asking, AttributeTable(fitted.encoded.item.ids[item : item + 1], fitted.encoded.item.values[item : item + 1])]
-    if scorer.model.ids_only:
+    if model.ids_only:
         sides = [AttributeTable(one.ids[:, :1], one.values[:, :1]) for one in sides]
     ids = np.concatenate([one.ids[0] for one in sides]).astype(np.int64)
     x = np.concatenate([one.values[0] for one in sides])
@@ -47,7 +48,7 @@ def explain_asking(fitted: Fitted, asking: AttributeTable, item: int) -> Explana
         found = fitted.encoder.attribute_names(rows).rows()
         return [(part, name, str(value)) for part, name, value in found]
 
-    return explain(scorer.model, scorer.rows, ids[there], x[there], names, scorer.label_scale)
+    return explain(model, scorer.rows, ids[there], x[there], names, scorer.label_scale)
 
 
 def item_number(fitted: Fitted, item: Any) -> int:
@@ -70,7 +71,7 @@ def _count(n: int) -> None:
 
 def similar(fitted: Fitted, side: str, given: Any, n: int) -> pl.DataFrame:
     """The n nearest users or items in the learned metric: by the distance between their positions."""
-    scorer = scorer_of(fitted, "a neighbourhood")
+    scorer, _ = pairwise_of(fitted, "a neighbourhood")
     _count(n)
     items = side == "item"
     number = item_number(fitted, given) if items else int(fitted.encoder.user_numbers([given])[0])
@@ -96,7 +97,7 @@ def field_pairs(fitted: Fitted, seed: int = 0) -> pl.DataFrame:
 
     spread: the standard deviation of what it adds; a pair that adds the same to everything orders nothing.
     """
-    scorer_of(fitted, "a table of field pairs")
+    pairwise_of(fitted, "a table of field pairs")
     rng = np.random.default_rng([seed, 42])
     users = rng.choice(fitted.data.seen_users, _SAMPLE // 2)
     items = rng.choice(fitted.data.seen_items, _SAMPLE // 2)
@@ -115,9 +116,9 @@ def field_pairs(fitted: Fitted, seed: int = 0) -> pl.DataFrame:
 
 def directions(fitted: Fitted, n: int = 3, attributes: int = 5) -> pl.DataFrame:
     """For a Mahalanobis distance: the eigen-directions of M that weigh most, and the attributes furthest along each."""
-    scorer = scorer_of(fitted, "a metric's directions")
+    _, model = pairwise_of(fitted, "a metric's directions")
     _count(n)
-    transform = getattr(scorer.model, "transform", None)
+    transform = getattr(model, "transform", None)
     if not isinstance(transform, Linear):
         raise OptionError(f"'{fitted.settings.model}' has no matrix M; gml-fm-md has.")
     with torch.no_grad():

@@ -12,7 +12,7 @@ import polars as pl
 from gmlfm.data.dataset import Dataset, Side
 from gmlfm.data.schema import Schema, SideSchema
 from gmlfm.errors import DataError, OptionError
-from gmlfm.evaluation.protocols import N_SAMPLED, evaluate_labels, evaluate_ranking
+from gmlfm.evaluation.protocols import evaluate_labels, evaluate_ranking, protocol_for
 from gmlfm.fitting import Fitted, fit, labelled
 from gmlfm.models.registry import model_info
 from gmlfm.retrieval import Scorer, Scores
@@ -58,9 +58,7 @@ def worth(fitted: Fitted, *, retrain: bool, tell: Callable[[str], None], seed: i
 def _measured(fitted: Fitted, data: Dataset, scores: Scores) -> dict[str, float]:
     rows = fitted.split.validation
     if fitted.settings.task == "topn":
-        most = np.bincount(data.user_numbers[data.positive_rows]).max()
-        protocol = "sampled" if len(data.seen_items) - most >= N_SAMPLED else "full"
-        return evaluate_ranking(scores, data, rows, protocol).metrics
+        return evaluate_ranking(scores, data, rows, protocol_for(data)).metrics
     users, items, labels, interactions = labelled(data, fitted.instances, rows)
     predicted = scores.pairs(users, items[:, None], interactions)[:, 0]
     return evaluate_labels(predicted, labels, fitted.limits, implicit=fitted.instances is not None).metrics

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gmlfm.models.base import Model
+from gmlfm.models.base import Pairwise
 
 Names = Callable[[npt.NDArray[np.int64]], Sequence[tuple[str, str, str]]]  # rows -> (part, field, value)
 
@@ -33,7 +33,6 @@ class Explanation:
 
     score: float
     terms: tuple[Term, ...]
-    notes: tuple[str, ...] = field(default=())
 
     def by_fields(self) -> dict[tuple[str, ...], float]:
         """Terms of the same fields added up, the weightiest first; a pair's fields in their order of name."""
@@ -45,7 +44,7 @@ class Explanation:
 
 
 def explain(
-    model: Model,
+    model: Pairwise,
     rows: Tensor,
     ids: npt.NDArray[np.int64],
     x: npt.NDArray[np.float32],

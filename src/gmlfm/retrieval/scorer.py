@@ -16,7 +16,7 @@ from gmlfm.data.batches import asking_of
 from gmlfm.data.dataset import Rows
 from gmlfm.data.encoding import Encoded
 from gmlfm.errors import DataError
-from gmlfm.models.base import Attributes, Model
+from gmlfm.models.base import Attributes, Model, Pairwise
 from gmlfm.retrieval.folding import folded_row, other_items
 
 Floats = npt.NDArray[np.float32]
@@ -65,32 +65,40 @@ class Scorer:
 
         history: the items of one newcomer, to which a row of her own is fitted.
         """
+        own_row = None
         if history is not None and not self.model.whole_table:
-            return self._folded(asking, history).everything_for(self._with_own_row(asking), items)
-        if not self.model.pairwise:
-            return self.pairs_for(asking, np.broadcast_to(items, (len(asking), len(items))))
+            own_row = self._folded(asking, history)
+        model = self.model
+        if not isinstance(model, Pairwise):
+            return self._in_units(self._batched(asking, np.broadcast_to(items, (len(asking), len(items))), own_row))
         result = np.empty((len(asking), len(items)), np.float32)
-        by_table = self._tables_are_cheaper()
+        by_table = self._tables_are_cheaper(model)
         width = (self._last - self._first if by_table else 0) + len(items)
         step = max(1, _NUMBERS_A_BLOCK // max(width, 1))
         with self._quiet():
             for start in range(0, len(asking), step):
                 part = slice(start, start + step)
-                attributes = self._attributes(asking.ids[part], asking.values[part])
-                across = self._by_table(attributes, items) if by_table else self._by_vectors(attributes, items)
-                own = self.model.own(self.rows, attributes, asking=True)
+                rows, asked = self._asking_rows(self._attributes(asking.ids[part], asking.values[part]), own_row)
+                if by_table:
+                    across = self._by_table(model, rows, asked, items)
+                else:
+                    across = model.sides(rows, asked, asking=True).vector @ self._vectors(items).T
                 across += self._item_own[items]
-                across += own.unsqueeze(1)
+                across += model.own(rows, asked, asking=True).unsqueeze(1)
                 result[part] = across.cpu().numpy()
         return self._in_units(result)
 
-    def _with_own_row(self, asking: AttributeTable) -> AttributeTable:
-        ids = np.array(asking.ids)
-        ids[:, 0] = len(self._table)
-        return AttributeTable(ids, asking.values)
+    def _asking_rows(self, asking: Attributes, own_row: Tensor | None) -> tuple[Tensor, Attributes]:
+        """The distinct rows of those who ask, and their places; a newcomer's own row stands in for her id."""
+        left, places = torch.unique(asking.ids, return_inverse=True)
+        rows = self.rows[left]
+        if own_row is not None:
+            rows = torch.cat([rows, own_row])
+            places[:, 0] = len(left)
+        return rows, Attributes(places, asking.x, asking.fields)
 
-    def _folded(self, asking: AttributeTable, history: Ints) -> Scorer:
-        """The same with one row more: the newcomer's."""
+    def _folded(self, asking: AttributeTable, history: Ints) -> Tensor:
+        """The newcomer's row, made ready: (1, width)."""
         others = other_items(len(self.encoded.item), history)
         liked, rest = (
             self._attributes(self.encoded.item.ids[chosen][None], self.encoded.item.values[chosen][None])
@@ -98,13 +106,8 @@ class Scorer:
         )
         asked = self._attributes(asking.ids, asking.values)
         row = folded_row(self.model, self._table, int(asking.ids[0, 0]), asked, liked, rest)
-        fields = self._field_of_row
-        if fields is not None:
-            fields = np.append(fields, fields[int(asking.ids[0, 0])])
-        grown = Scorer(self.model, torch.cat([self._table, row.unsqueeze(0)]), self.encoded, fields, self.label_scale)
-        if "_item_own" in self.__dict__:
-            grown.__dict__["_item_own"] = self._item_own  # nothing of the items has changed
-        return grown
+        with self._quiet():
+            return self.model.ready(row.unsqueeze(0))
 
     def with_weights(self, weights: Mapping[str, Tensor]) -> Scorer:
         """The same with other numbers of the same shapes."""
@@ -114,25 +117,25 @@ class Scorer:
 
     def positions(self, table: AttributeTable) -> Tensor:
         """Where each of a side's entities stands in the learned metric: (N, D)."""
+        model = self._pairwise()
         with self._quiet():
-            return torch.cat([self.model.position(self.rows, one) for one in self._blocks_of(table)])
+            return torch.cat([model.position(self.rows, one) for one in self._blocks_of(table)])
 
-    def _tables_are_cheaper(self) -> bool:
+    def _tables_are_cheaper(self, model: Pairwise) -> bool:
         """Multiplications for a user and an item: D by vectors, some 2K by tables for each of the user's attributes."""
-        if self.model.ids_only or not self.model.decomposes:
-            return not self.model.ids_only
+        if model.ids_only or not model.decomposes:
+            return not model.ids_only
         n_asking = self.encoded.user.ids.shape[1] + self.encoded.context.ids.shape[1]
         rows_an_item = (self._last - self._first) / max(len(self.encoded.item), 1)
-        by_tables = n_asking * rows_an_item * (2.0 * self.model.row_width + 1.0) + self.encoded.item.ids.shape[1]
-        return bool(by_tables < self.model.side_width)
+        by_tables = n_asking * rows_an_item * (2.0 * model.row_width + 1.0) + self.encoded.item.ids.shape[1]
+        return bool(by_tables < model.side_width)
 
-    def _by_table(self, asking: Attributes, items: Ints) -> Tensor:
+    def _by_table(self, model: Pairwise, left: Tensor, asking: Attributes, items: Ints) -> Tensor:
         """cross(u, i) = sum of x_a x_b pair(a, b): pairs of DISTINCT attributes once, then sums by side."""
-        left, places = torch.unique(asking.ids, return_inverse=True)
-        weight, distance = self.model.pair_parts(self.rows[left], self.rows[self._first : self._last])
+        weight, distance = model.pair_parts(left, self.rows[self._first : self._last])
         table = weight if distance is None else weight.mul_(distance)
-        of_user = functional.embedding_bag(places, table, per_sample_weights=asking.x, mode="sum")
-        found = torch.zeros(len(places), len(items), device=table.device)
+        of_user = functional.embedding_bag(asking.ids, table, per_sample_weights=asking.x, mode="sum")
+        found = torch.zeros(len(asking.ids), len(items), device=table.device)
         for rows, x, there in self._columns(items):
             part = of_user.index_select(1, rows)
             if there is not None:
@@ -160,11 +163,10 @@ class Scorer:
             self._held = (items.copy(), columns)
         return self._held[1]
 
-    def _by_vectors(self, asking: Attributes, items: Ints) -> Tensor:
-        vectors = self._item_vectors
-        everything = np.array_equal(items, np.arange(len(vectors)))
-        chosen = vectors if everything else vectors[torch.from_numpy(items.astype(np.int64)).to(vectors.device)]
-        return self.model.sides(self.rows, asking, asking=True).vector @ chosen.T
+    def _vectors(self, items: Ints) -> Tensor:
+        everything = np.array_equal(items, np.arange(len(self._item_vectors)))
+        chosen = torch.from_numpy(items.astype(np.int64)).to(self._table.device)
+        return self._item_vectors if everything else self._item_vectors[chosen]
 
     @cached_property
     def _first(self) -> int:
@@ -187,14 +189,14 @@ class Scorer:
 
     @cached_property
     def _item_own(self) -> Tensor:
-        return torch.cat([self.model.own(self.rows, one, asking=False) for one in self._item_blocks()])
+        model = self._pairwise()
+        return torch.cat([model.own(self.rows, one, asking=False) for one in self._blocks_of(self.encoded.item)])
 
     @cached_property
     def _item_vectors(self) -> Tensor:
-        return torch.cat([self.model.sides(self.rows, one, asking=False).vector for one in self._item_blocks()])
-
-    def _item_blocks(self) -> Iterator[Attributes]:
-        return self._blocks_of(self.encoded.item)
+        model = self._pairwise()
+        blocks = self._blocks_of(self.encoded.item)
+        return torch.cat([model.sides(self.rows, one, asking=False).vector for one in blocks])
 
     def _blocks_of(self, table: AttributeTable) -> Iterator[Attributes]:
         step = max(1, _NUMBERS_A_BLOCK // (16 * self.model.row_width * table.ids.shape[1]))
@@ -202,15 +204,26 @@ class Scorer:
             yield self._attributes(table.ids[start : start + step], table.values[start : start + step])
 
     def pairs_for(self, asking: AttributeTable, items: Ints, users: Ints | None = None) -> Floats:
+        return self._in_units(self._batched(asking, items))
+
+    def _batched(self, asking: AttributeTable, items: Ints, own_row: Tensor | None = None) -> Floats:
+        """Pair after pair through the model."""
         result = np.empty(items.shape, np.float32)
+        rows = self.rows if own_row is None else torch.cat([self.rows, own_row])
         step = max(1, _PAIRS_A_BLOCK // max(items.shape[1], 1))
         with self._quiet():
             for start in range(0, len(items), step):
                 part = slice(start, start + step)
+                asked = self._attributes(asking.ids[part], asking.values[part])
+                if own_row is not None:
+                    asked.ids[:, 0] = len(self.rows)
                 answering = self._attributes(self.encoded.item.ids[items[part]], self.encoded.item.values[items[part]])
-                scores = self.model.scores(self.rows, self._attributes(asking.ids[part], asking.values[part]), answering)
-                result[part] = scores.cpu().numpy()
-        return self._in_units(result)
+                result[part] = self.model.scores(rows, asked, answering).cpu().numpy()
+        return result
+
+    def _pairwise(self) -> Pairwise:
+        assert isinstance(self.model, Pairwise)
+        return self.model
 
     def _in_units(self, scores: Floats) -> Floats:
         centre, spread = self.label_scale

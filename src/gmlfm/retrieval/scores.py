@@ -40,7 +40,7 @@ class Answers(Scores, Protocol):
 class Renumbered:
     """Scores of a counted model for other data: its users and items by the numbers the model knows, -1 for the unknown."""
 
-    def __init__(self, scores: Answers, users: Ints, items: Ints) -> None:
+    def __init__(self, scores: Scores, users: Ints, items: Ints) -> None:
         self._scores, self._users, self._items = scores, users, items
 
     def pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
@@ -50,18 +50,4 @@ class Renumbered:
     def everything(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
         known = self._items[items]
         found = self._scores.everything(self._users[users], np.maximum(known, 0))
-        return np.where(known >= 0, found, 0.0).astype(np.float32)
-
-    def pairs_for(self, asking: AttributeTable, items: Ints, users: Ints | None = None) -> Floats:
-        strangers = np.full(len(asking), -1, np.int32)
-        known = self._items[items]
-        mapped = strangers if users is None else np.where(users >= 0, self._users[users], -1)
-        return np.where(known >= 0, self._scores.pairs_for(asking, np.maximum(known, 0), mapped), 0.0).astype(np.float32)
-
-    def everything_for(
-        self, asking: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None
-    ) -> Floats:
-        known = self._items[items]
-        mapped = None if users is None else np.where(users >= 0, self._users[users], -1)
-        found = self._scores.everything_for(asking, np.maximum(known, 0), mapped, history)
         return np.where(known >= 0, found, 0.0).astype(np.float32)

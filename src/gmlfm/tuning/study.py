@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.splits import SPLITS
 from gmlfm.errors import DataError, GmlfmError, OptionError, did_you_mean
+from gmlfm.evaluation.protocols import protocol_for
 from gmlfm.fitting.job import chosen_device
 from gmlfm.models.registry import model_info
 from gmlfm.models.spaces import Real, Space
@@ -158,7 +159,7 @@ def _one_trial(study: optuna.Study, search: Search, space: dict[str, Space], sec
     trial = study.ask()
     chosen = {name: _suggested(trial, name, one) for name, one in space.items()}
     started = time.perf_counter()
-    clock = _Clock(search.metric, seconds)
+    clock = _Clock(seconds)
     try:
         recommender = Recommender(
             search.model, search.task, preset=search.preset, device=search.device, **{**chosen, **search.fixed}
@@ -198,12 +199,12 @@ def _validated(recommender: Recommender, search: Search) -> dict[str, float]:
     if model_info(search.model).count is None:
         if not fitted.validation:
             raise OptionError(f"the split '{search.split}' holds out no validation rows, so nothing can be chosen on them.")
-        return {name: value for name, value in fitted.validation.items() if name in ("hr@10", "ndcg@10", "rmse", "mae")}
-    try:
-        found = recommender.evaluate(protocol="sampled", part="validation").metrics
-    except DataError:
-        found = recommender.evaluate(protocol="full", part="validation").metrics
-    return {name: found[name] for name in ("hr@10", "ndcg@10")}
+        return _kept(fitted.validation)
+    return _kept(recommender.evaluate(protocol=protocol_for(search.data), part="validation").metrics)
+
+
+def _kept(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {name: value for name, value in metrics.items() if name in ("hr@10", "ndcg@10", "rmse", "mae")}
 
 
 def _summary(study: optuna.Study, search: Search, space: dict[str, Space]) -> Tuned:
@@ -235,8 +236,8 @@ class _OutOfTimeError(Exception):
 class _Clock:
     """Keeps the best epoch's validation, and stops a trial when the budget is spent: what it had reached counts."""
 
-    def __init__(self, metric: str, seconds: float | None) -> None:
-        self._metric, self._end = metric, None if seconds is None else time.perf_counter() + seconds
+    def __init__(self, seconds: float | None) -> None:
+        self._end = None if seconds is None else time.perf_counter() + seconds
         self.best: dict[str, float] = {}
 
     def on_step(self, done: int, total: int, loss: float) -> None:
@@ -245,6 +246,4 @@ class _Clock:
 
     def on_epoch(self, report: EpochReport, trainer: Resumable) -> None:
         if report.best:
-            self.best = {
-                name: value for name, value in report.validation.items() if name in ("hr@10", "ndcg@10", "rmse", "mae")
-            }
+            self.best = _kept(report.validation)
