@@ -10,7 +10,10 @@ from gmlfm import Schema
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.sources.bazaar import Market, write_bazaar
 from gmlfm.data.sources.preparing import prepare
+from gmlfm.storage import cache_folder
 
+# Compiled kernels are the same for every test; each in a cache of its own would compile them anew.
+os.environ.setdefault("GMLFM_KERNEL_CACHE", str(cache_folder() / "kernels"))
 settings.register_profile("fast", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))

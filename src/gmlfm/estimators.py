@@ -38,6 +38,10 @@ class _Vectors:
     def n_instances(self) -> int:
         return len(self._targets)
 
+    @property
+    def groups_a_step(self) -> int:
+        return self._batch_size
+
     def epoch(self, number: int) -> Iterator[Batch]:
         order = np.random.default_rng([self._seed, 20, number]).permutation(len(self._targets))
         for start in range(0, len(order), self._batch_size):

@@ -1,10 +1,11 @@
 """Writing that never leaves half a file: everything goes to a temporary neighbour first and is renamed when whole.
-And how much memory there is."""
+And where our own cache is, and how much memory there is."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -86,3 +87,13 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def cache_folder() -> Path:
+    """The platform's folder for data that can be had again."""
+    home = Path.home()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local")) / "gmlfm"
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches" / "gmlfm"
+    return Path(os.environ.get("XDG_CACHE_HOME", home / ".cache")) / "gmlfm"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -245,9 +246,9 @@ def test_other_data_are_evaluated_by_the_ids_they_share(fitted: Recommender) -> 
 
 
 def test_small_data_get_small_batches_unless_a_size_is_asked_for() -> None:
-    sizes = [BatchOptions().size(n) for n in (100, 6_000, 1_000_000)]
+    sizes = [BatchOptions().groups_a_step(n, 1) for n in (100, 6_000, 1_000_000)]
     assert sizes == [64, 150, 4096]
-    assert BatchOptions(batch_size=1000).size(100) == 1000
+    assert BatchOptions(batch_size=1000).groups_a_step(100, 5) == 200
     assert Recommender(batch_size="auto").settings.batches.batch_size is None
 
 
@@ -263,12 +264,13 @@ def test_ratings_are_learned_whatever_their_unit(shift: float, scale: float) -> 
 
 def test_divergence_after_a_good_epoch_keeps_that_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = Recommender(**{**QUICK, "epochs": 1}).fit(checkerboard())
-    step = Trainer.step
+    steps = Trainer.steps
 
-    def breaks_later(self: Trainer, batch: Any) -> float:
-        return step(self, batch) if self.epoch < 1 else float("nan")
+    class Broken:
+        def run(self, batch: Any, size: int) -> Iterator[tuple[float, int]]:
+            yield float("nan"), size
 
-    monkeypatch.setattr(Trainer, "step", breaks_later)
+    monkeypatch.setattr(Trainer, "steps", lambda self: steps(self) if self.epoch < 1 else Broken())
     with pytest.raises(DivergedError, match="the weights of epoch 1 are kept; lower lr"):
         Recommender(**QUICK).fit(checkerboard(), out=tmp_path / "r")
     kept = Recommender.load(tmp_path / "r")

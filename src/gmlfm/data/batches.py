@@ -17,7 +17,8 @@ from gmlfm.data.prepared import PreparedData, Shard
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
-_LARGEST_BATCH, _SMALLEST_BATCH, _STEPS_AN_EPOCH = 4096, 64, 40
+_SMALLEST_BATCH, _STEPS_AN_EPOCH = 64, 40
+_INSTANCES_AT_ONCE = 65_536  # many steps' rows are looked up together: for small steps that look-up would cost more than they
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,31 @@ class Batch:
     labels: Floats
     weights: Floats | None
 
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def steps(self, size: int) -> Iterator[Batch]:
+        """The same groups, `size` at a time."""
+        for start in range(0, len(self), size):
+            part = slice(start, start + size)
+            yield Batch(
+                self.asking_ids[part],
+                self.asking_x[part],
+                self.answering_ids[part],
+                self.answering_x[part],
+                self.labels[part],
+                None if self.weights is None else self.weights[part],
+            )
+
 
 class Batches(Protocol):
-    """What training reads: the same batches each time an epoch is asked for."""
+    """What training reads: the same batches each time an epoch is asked for, each of them some steps long."""
 
     @property
     def n_instances(self) -> int: ...
+
+    @property
+    def groups_a_step(self) -> int: ...
 
     def epoch(self, number: int) -> Iterator[Batch]: ...
 
@@ -49,7 +69,7 @@ class Batches(Protocol):
 class BatchOptions:
     """batch_size counts instances; hide is the share of ids hidden behind the unknown row, which trains that row.
 
-    Without a batch_size it is 4096, and less for small data, so that an epoch has some forty steps or more.
+    Without a batch_size it is `largest`, and less for small data, so that an epoch has some forty steps or more.
     """
 
     batch_size: int | None = None
@@ -58,8 +78,9 @@ class BatchOptions:
     seed: int = 0
     fresh: bool = True
 
-    def size(self, n_instances: int) -> int:
-        return self.batch_size or min(_LARGEST_BATCH, max(_SMALLEST_BATCH, n_instances // _STEPS_AN_EPOCH))
+    def groups_a_step(self, n_instances: int, group: int, largest: int = 4096) -> int:
+        size = self.batch_size or min(largest, max(_SMALLEST_BATCH, n_instances // _STEPS_AN_EPOCH))
+        return max(1, size // group)
 
 
 @dataclass(frozen=True)
@@ -106,27 +127,31 @@ class RankingBatches:
         options: BatchOptions,
         weights: Floats | None = None,
     ) -> None:
-        self._users, self._items, self._rows, self._encoded, self._ids = users, items, rows, encoded, ids
-        self._negatives, self._options, self._weights = negatives, options, weights
+        self.users, self.items, self.rows, self.encoded, self.ids = users, items, rows, encoded, ids
+        self.negatives, self.options, self.weights = negatives, options, weights
 
     @property
     def n_instances(self) -> int:
-        return len(self._users) * (1 + self._options.n_negatives)
+        return len(self.users) * (1 + self.options.n_negatives)
+
+    @property
+    def groups_a_step(self) -> int:
+        return self.options.groups_a_step(self.n_instances, 1 + self.options.n_negatives)
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        options = self._options
+        options = self.options
         rng = np.random.default_rng([options.seed, 10, number])
-        negatives = self._negatives.of_epoch(number)
-        order = rng.permutation(len(self._users))
-        size = max(1, options.size(self.n_instances) // (1 + options.n_negatives))
-        labels = np.full((size, 1 + options.n_negatives), -1.0, np.float32)
+        negatives = self.negatives.of_epoch(number)
+        order = rng.permutation(len(self.users))
+        at_once = _groups_at_once(self.groups_a_step, 1 + options.n_negatives)
+        labels = np.full((at_once, 1 + options.n_negatives), -1.0, np.float32)
         labels[:, 0] = 1.0
-        for start in range(0, len(order), size):
-            chosen = order[start : start + size]
-            items = np.concatenate([self._items[chosen, None], negatives[chosen]], axis=1)
-            asking = asking_of(self._encoded, self._users[chosen], self._rows[chosen])
-            weights = None if self._weights is None else self._weights[chosen]
-            yield make_batch(asking, self._encoded.item, items, labels[: len(chosen)], weights, self._ids, options.hide, rng)
+        for start in range(0, len(order), at_once):
+            chosen = order[start : start + at_once]
+            items = np.concatenate([self.items[chosen, None], negatives[chosen]], axis=1)
+            asking = asking_of(self.encoded, self.users[chosen], self.rows[chosen])
+            weights = None if self.weights is None else self.weights[chosen]
+            yield make_batch(asking, self.encoded.item, items, labels[: len(chosen)], weights, self.ids, options.hide, rng)
 
 
 class LabelledBatches:
@@ -149,12 +174,16 @@ class LabelledBatches:
     def n_instances(self) -> int:
         return len(self._users)
 
+    @property
+    def groups_a_step(self) -> int:
+        return self._options.groups_a_step(self.n_instances, 1)
+
     def epoch(self, number: int) -> Iterator[Batch]:
         rng = np.random.default_rng([self._options.seed, 10, number])
         order = rng.permutation(len(self._users))
-        size = self._options.size(self.n_instances)
-        for start in range(0, len(order), size):
-            chosen = order[start : start + size]
+        at_once = _groups_at_once(self.groups_a_step, 1)
+        for start in range(0, len(order), at_once):
+            chosen = order[start : start + at_once]
             asking = asking_of(self._encoded, self._users[chosen], self._rows[chosen])
             labels = self._labels[chosen, None]
             yield make_batch(
@@ -185,8 +214,10 @@ class ShardBatches:
             trained[shard.items[kept]] = True
             n_rows += len(kept)
         self.n_instances = n_rows * (1 + options.n_negatives if self._ranks else 1)
+        group = 1 + options.n_negatives if self._ranks else 1
+        self.groups_a_step = options.groups_a_step(self.n_instances, group)
         # One size for all shards, however few rows one of them has.
-        self._options = replace(options, batch_size=options.size(self.n_instances))
+        self._options = replace(options, batch_size=self.groups_a_step * group)
         chosen = np.flatnonzero(trained).astype(np.int32)
         self._ids = IdRows.between(data.info.fields, chosen, data.items)
         self._candidates = np.arange(data.info.n_items, dtype=np.int32)
@@ -216,6 +247,10 @@ class ShardBatches:
         sampler = NegativeSampler(local, items, int(np.ptp(shard.users)) + 1, self._candidates)
         negatives = TrainingNegatives(sampler, local, options.n_negatives, options.seed, options.fresh)
         return RankingBatches(users, items, kept, encoded, self._ids, negatives, options, weights)
+
+
+def _groups_at_once(groups_a_step: int, group: int) -> int:
+    return max(1, _INSTANCES_AT_ONCE // (groups_a_step * group)) * groups_a_step
 
 
 def asking_of(encoded: Encoded, users: npt.NDArray[np.integer[Any]], rows: Rows | None) -> AttributeTable:

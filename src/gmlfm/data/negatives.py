@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -65,16 +65,28 @@ class NegativeSampler:
         """How many items each user leaves to draw from."""
         return self._n_free[users]
 
+    def line(self) -> dict[str, npt.NDArray[np.integer[Any]]]:
+        """What drawing needs, for whoever draws elsewhere; `ends` only where items have weights."""
+        found: dict[str, npt.NDArray[np.integer[Any]]] = {
+            "keys": self._keys,
+            "cut_before": self._cut_before,
+            "first": self._first,
+            "free": self._free,
+            "total": np.array(self._total),
+            "candidates": self._candidates,
+        }
+        return found if self._uniform else {**found, "ends": self._ends}
+
     def draw(self, users: npt.NDArray[np.int32], n: int, rng: np.random.Generator) -> Items:
         """(len(users), n) items, with replacement."""
-        self._check(users, 1)
+        self.check(users, 1)
         asked = np.repeat(users, n)
         drawn = rng.integers(0, np.repeat(self._free[users], n))
         return self._map(asked, drawn).reshape(len(users), n)
 
     def draw_distinct(self, users: npt.NDArray[np.int32], n: int, rng: np.random.Generator) -> Items:
         """(len(users), n) items, no item twice in a row: repeats are drawn again until there are none."""
-        self._check(users, n)
+        self.check(users, n)
         result = self.draw(users, n, rng)
         pending = np.arange(len(users))
         crowded = self._n_free[users] < 2 * n
@@ -115,7 +127,8 @@ class NegativeSampler:
         place = position if self._uniform else np.searchsorted(self._ends, position, side="right")
         return self._candidates[place]
 
-    def _check(self, users: npt.NDArray[np.int32], n: int) -> None:
+    def check(self, users: npt.NDArray[np.int32], n: int) -> None:
+        """Every user must leave n items or more."""
         short = np.flatnonzero(self._n_free[users] < n)
         if len(short):
             user = int(users[short[0]])

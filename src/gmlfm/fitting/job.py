@@ -92,13 +92,19 @@ class Job(ABC):
                 material.encoded.item.ids[positives.items, 0].astype("int64"),
             )
         refuse_too_large(material.layout.n_rows, model.row_width)
-        trainer = Trainer(model, material.layout.n_rows, options, self.device, material.layout.field_of_row())
-        held = newest_checkpoint(place) if place is not None and resume else None
-        if held is not None:
-            trainer.load_state(*held)
-        watch = Recorder(self, place, trainer.epoch, observer)
-        check = self.validate(material) if validate else None
-        trainer.fit(material.batches(), check, self.metric, watch)
+        try:
+            trainer = Trainer(model, material.layout.n_rows, options, self.device, material.layout.field_of_row())
+            held = newest_checkpoint(place) if place is not None and resume else None
+            if held is not None:
+                trainer.load_state(*held)
+            watch = Recorder(self, place, trainer.epoch, observer)
+            check = self.validate(material) if validate else None
+            trainer.fit(material.batches(), check, self.metric, watch)
+        except torch.OutOfMemoryError as error:
+            raise OptionError(
+                f"the GPU's memory is full (k is {getattr(model, 'k', '?')}, batch_size {self.settings.batches.batch_size or 'auto'}, "
+                f"{material.layout.n_rows:,} rows); lower k or batch_size, or use the device cpu."
+            ) from error
         return trainer
 
     def stamp(self, folder: Path, resume: bool, refit: Refit) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -12,12 +13,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gmlfm.data.batches import Batch, Batches
+from gmlfm.data.batches import Batches, RankingBatches
 from gmlfm.errors import GmlfmError, OptionError, did_you_mean
-from gmlfm.models.base import Attributes, Model
+from gmlfm.models.base import Model
 from gmlfm.training.objectives import GROUPED, OBJECTIVES
-from gmlfm.training.rows import DENSE_OPTIMISERS, Distinct, Everything, row_optimiser
+from gmlfm.training.rows import DENSE_OPTIMISERS, row_optimiser
+from gmlfm.training.steps import ReferenceSteps, Steps
 
+ENGINES = ("auto", "compiled", "reference")
 Validate = Callable[[Model, Tensor], Mapping[str, float]]
 
 
@@ -27,7 +30,10 @@ class DivergedError(GmlfmError):
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """epochs is the most there may be; patience the epochs without a better validation result before stopping."""
+    """epochs is the most there may be; patience the epochs without a better validation result before stopping.
+
+    engine: 'compiled' kernels or the 'reference', torch operation by operation; 'auto' compiles where it can.
+    """
 
     loss: str = "squared"
     optimiser: str = "adam"
@@ -37,8 +43,11 @@ class TrainingOptions:
     patience: int = 3
     seed: int = 0
     threads: int | None = None
+    engine: str = "auto"
 
     def check(self, task: str, n_negatives: int) -> None:
+        if self.engine not in ENGINES:
+            raise OptionError(f"engine is '{self.engine}'{did_you_mean(self.engine, ENGINES)}")
         if self.loss not in OBJECTIVES:
             raise OptionError(f"loss is '{self.loss}'{did_you_mean(self.loss, OBJECTIVES)}")
         if self.loss in GROUPED and task != "topn":
@@ -107,13 +116,14 @@ class Trainer:
         self.table = table.to(device)
         self.rows = row_optimiser(options.optimiser, self.table, options.lr, options.weight_decay)
         self.dense = DENSE_OPTIMISERS[options.optimiser](model.parameters(), lr=options.lr)
-        self._distinct = Everything(n_rows) if model.whole_table else Distinct(n_rows)
         self._field_of_row = field_of_row if model.needs_fields else None
         self.epoch = 0
         self.best_value = float("-inf")
         self.best_epoch = 0
         self.best: dict[str, Tensor] = {}
         self.diverged = ""
+        self._steps: Steps | None = None
+        self._batches: tuple[Batches, Any] | None = None
 
     def fit(self, batches: Batches, validate: Validate | None, metric: str, observer: Observer) -> None:
         """Train until validation stops improving, then restore the best weights. Without validation: all epochs.
@@ -155,54 +165,59 @@ class Trainer:
         torch.manual_seed(self.options.seed * 1_000_003 + self.epoch)
         self.model.train()
         self.model.begin_epoch(self.epoch)
-        total, count, done = 0.0, 0, 0
-        for batch in batches.epoch(self.epoch):
-            loss = self.step(batch)
-            if not np.isfinite(loss):
-                kept = f"the weights of epoch {self.best_epoch} are kept" if self.best else "nothing is kept"
-                raise DivergedError(
-                    f"the loss became {loss} in epoch {self.epoch + 1}, {kept}; lower lr (now {self.options.lr:g})."
-                )
-            total += loss
-            count += 1
-            done += batch.labels.size
-            observer.on_step(done, batches.n_instances, total / count)
-        return total / max(count, 1)
+        total, done = 0.0, 0
+        steps, resident = self.steps(), self._resident(batches)
+        for batch in resident.epoch(self.epoch):
+            for loss, n_instances in steps.run(batch, resident.groups_a_step):
+                if not np.isfinite(loss):
+                    kept = f"the weights of epoch {self.best_epoch} are kept" if self.best else "nothing is kept"
+                    raise DivergedError(
+                        f"the loss became {loss} in epoch {self.epoch + 1}, {kept}; lower lr (now {self.options.lr:g})."
+                    )
+                total += loss * n_instances
+                done += n_instances
+                observer.on_step(done, batches.n_instances, total / done)
+        return total / max(done, 1)
 
-    def step(self, batch: Batch) -> float:
-        """One step: distinct rows in, their gradients out."""
-        n_asking = batch.asking_ids.size
-        flat = np.concatenate([batch.asking_ids.ravel(), batch.answering_ids.ravel()])
-        distinct, places = self._distinct(flat)
-        rows = torch.from_numpy(distinct.astype(np.int64)).to(self.device)
-        values = self.table[rows]
-        leaf = values.clone().requires_grad_()
-        inside = torch.from_numpy(places.astype(np.int64)).to(self.device)
-        asking = Attributes(
-            inside[:n_asking].view(batch.asking_ids.shape), self._tensor(batch.asking_x), self._fields(batch.asking_ids)
-        )
-        answering = Attributes(
-            inside[n_asking:].view(batch.answering_ids.shape),
-            self._tensor(batch.answering_x),
-            self._fields(batch.answering_ids),
-        )
-        ready = self.model.ready(leaf)
-        weights = None if batch.weights is None else self._tensor(batch.weights)
-        objective, labels = OBJECTIVES[self.options.loss], self._tensor(batch.labels)
-        losses = [objective(scores, labels, weights) for scores in self.model.score_sets(ready, asking, answering)]
-        loss = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
-        penalty = self.model.penalty(leaf, asking, answering)
-        if penalty is not None:
-            loss = loss + penalty
-        self.dense.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        gradient = leaf.grad
-        assert gradient is not None
-        result = float(loss.detach())
-        if np.isfinite(result):
-            self.rows.step(rows, values, gradient)
-            self.dense.step()
-        return result
+    def steps(self) -> Steps:
+        """Whoever takes this model's steps here: compiled kernels where there are some, else torch operation by operation."""
+        if self._steps is None:
+            self._steps = self._fast_steps() or ReferenceSteps(
+                self.model, self.rows, self.dense, self.options.loss, self._field_of_row
+            )
+        return self._steps
+
+    def _fast_steps(self) -> Steps | None:
+        engine = self.options.engine
+        if engine == "reference":
+            return None
+        if self.device.type == "cpu":
+            from gmlfm.training import compiled
+
+            reason = compiled.cannot(self.model)
+            if not reason:
+                return compiled.compiled_steps(self.model, self.rows, self.dense, self.options)
+        else:
+            reason = "there is no Triton here"
+            if importlib.util.find_spec("triton"):
+                from gmlfm.training import device
+
+                reason = device.cannot(self.model)
+                if not reason:
+                    return device.DeviceSteps(self.model, self.rows, self.dense, self.options)
+        if engine == "compiled":
+            raise OptionError(f"engine is 'compiled', but {reason}; use auto or reference.")
+        return None
+
+    def _resident(self, batches: Batches) -> Any:
+        """Batches on the device, where both they and the steps can be there."""
+        if self.device.type == "cpu" or not isinstance(batches, RankingBatches) or isinstance(self.steps(), ReferenceSteps):
+            return batches
+        from gmlfm.training.resident import ResidentBatches
+
+        if self._batches is None or self._batches[0] is not batches:
+            self._batches = batches, ResidentBatches(batches, self.device)
+        return self._batches[1]
 
     def weights(self) -> dict[str, Tensor]:
         """The table and the dense parameters: all that scoring needs."""
@@ -238,13 +253,8 @@ class Trainer:
             at, name = key.split(".", 1)
             held["state"].setdefault(int(at), {})[name] = one
         self.dense.load_state_dict(held)
+        self._steps = None  # the optimiser's state lies elsewhere now
         self.epoch, self.best_value, self.best_epoch = numbers["epoch"], numbers["best_value"], numbers["best_epoch"]
-
-    def _fields(self, ids: npt.NDArray[np.int32]) -> Tensor | None:
-        return None if self._field_of_row is None else self._tensor(self._field_of_row[ids].astype(np.int64))
-
-    def _tensor(self, values: np.ndarray[Any, Any]) -> Tensor:
-        return torch.from_numpy(np.array(values)).to(self.device)
 
 
 def _higher_is_better(results: Mapping[str, float], metric: str) -> float:

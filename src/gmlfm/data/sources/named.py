@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from gmlfm.data.sources.bazaar import bazaar_dataset
 from gmlfm.data.sources.catalogue import SOURCES
 from gmlfm.data.sources.tables import Table, read_table
 from gmlfm.errors import DataError, did_you_mean
+from gmlfm.storage import cache_folder
 
 
 def load_dataset(where: str | Path, *, data_root: str | Path | None = None, strict: bool = False) -> Dataset:
@@ -105,13 +105,3 @@ def data_roots(data_root: str | Path | None = None) -> Iterator[Path]:
     if os.environ.get("GMLFM_DATA"):
         yield Path(os.environ["GMLFM_DATA"])
     yield cache_folder()
-
-
-def cache_folder() -> Path:
-    """The platform's folder for data that can be had again."""
-    home = Path.home()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local")) / "gmlfm"
-    if sys.platform == "darwin":
-        return home / "Library" / "Caches" / "gmlfm"
-    return Path(os.environ.get("XDG_CACHE_HOME", home / ".cache")) / "gmlfm"

@@ -1,0 +1,81 @@
+"""How our kernels are compiled: float32 throughout, sums in any order, NaN and infinity kept, compiled code cached on disk.
+
+numba looks at the file of a function alone to see whether its compiled code is stale, not at those of the functions that it
+calls. The cache is therefore kept in a folder named by all of our kernels' sources.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+from numba.core import config as _numba_config
+
+from gmlfm.storage import cache_folder
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+# Not 'fast' as a whole: a loss that is no number must be seen, so NaN and infinity are not assumed away.
+_RELAXED = {"reassoc", "contract", "nsz", "arcp"}
+_config: Any = _numba_config
+_log = logging.getLogger("gmlfm")
+
+
+def compiled(function: Function) -> Function:
+    """One thread's work."""
+    return _jit(function, parallel=False)
+
+
+def threaded(function: Function) -> Function:
+    """Loops over lanes run at the same time."""
+    return _jit(function, parallel=True)
+
+
+def tell_if_compiling(kernel: Callable[..., Any]) -> None:
+    """Compiling takes half a minute: whoever waits should know why, and that it is once only."""
+    dispatcher: Any = kernel
+    if dispatcher.signatures:
+        return
+    folder = _cache()
+    if folder is None:
+        _log.warning("compiling the training kernels, about half a minute; %s cannot be written, so again next time", _root())
+    elif not any(folder.rglob(f"*{dispatcher.py_func.__qualname__}*.nbc")):
+        _log.warning("compiling the training kernels for this machine, about half a minute, once")
+
+
+def _jit(function: Function, *, parallel: bool) -> Function:
+    folder, before = _cache(), _config.CACHE_DIR
+    _config.CACHE_DIR = str(folder or "")
+    try:
+        made: Any = numba.njit(cache=folder is not None, fastmath=_RELAXED, error_model="numpy", nogil=True, parallel=parallel)(
+            function
+        )
+    finally:
+        _config.CACHE_DIR = before
+    result: Function = made
+    return result
+
+
+def _root() -> Path:
+    given = os.environ.get("GMLFM_KERNEL_CACHE")
+    return Path(given) if given else cache_folder() / "kernels"
+
+
+@functools.cache
+def _cache() -> Path | None:
+    """The folder, or None where nothing can be written."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    name = hashlib.sha256(b"".join(one.read_bytes() for one in sources) + numba.__version__.encode()).hexdigest()[:16]
+    folder = _root() / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return None

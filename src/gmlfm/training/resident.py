@@ -1,0 +1,100 @@
+"""Ranking batches that never leave the device: order, negatives and hiding are drawn where the steps are taken.
+
+The same rules as RankingBatches, by another stream of random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.batches import RankingBatches
+from gmlfm.training.device_batch import DeviceBatch
+
+_INSTANCES_AT_ONCE = 2**23
+_LARGEST_BATCH = 32_768  # unless another is asked for: as good as small ones, and it fills a GPU (docs/speed.md)
+
+
+class ResidentBatches:
+    def __init__(self, batches: RankingBatches, device: torch.device) -> None:
+        self._options, self._known, self._device = batches.options, batches.ids, device
+        self.n_instances, group = batches.n_instances, 1 + self._options.n_negatives
+        self.groups_a_step = self._options.groups_a_step(self.n_instances, group, largest=_LARGEST_BATCH)
+        self._users, self._items, self._rows = (self._put(one) for one in (batches.users, batches.items, batches.rows))
+        self._weights = None if batches.weights is None else self._put(batches.weights)
+        encoded = batches.encoded
+        self._user, self._item = self._table(encoded.user), self._table(encoded.item)
+        self._context = self._table(encoded.context) if encoded.context.ids.shape[1] else None
+        self._trained_items, self._trained_rows = self._put(self._known.trained_items), self._put(self._known.trained_rows)
+        self._untrained = bool((~self._known.trained_items).any())
+        self._line = {name: self._put(one) for name, one in batches.negatives.sampler.line().items()}
+        batches.negatives.sampler.check(batches.users, 1)
+
+    def epoch(self, number: int) -> Iterator[DeviceBatch]:
+        random = self._random(13, number)
+        order = torch.randperm(len(self._users), generator=random, device=self._device)
+        group = 1 + self._options.n_negatives
+        at_once = max(1, _INSTANCES_AT_ONCE // (self.groups_a_step * group)) * self.groups_a_step
+        fixed = None if self._options.fresh else self._fixed()
+        for start in range(0, len(order), at_once):
+            chosen = order[start : start + at_once]
+            negatives = self._draw(self._users[chosen], random) if fixed is None else fixed[chosen]
+            yield self._batch(chosen, negatives, random)
+
+    def _fixed(self) -> Tensor:
+        return self._draw(self._users, self._random(14))
+
+    def _random(self, *stream: int) -> torch.Generator:
+        seed = np.random.SeedSequence([self._options.seed, *stream]).generate_state(1, np.uint64)[0]
+        return torch.Generator(self._device).manual_seed(int(seed) >> 1)
+
+    def _draw(self, users: Tensor, random: torch.Generator) -> Tensor:
+        """As NegativeSampler.draw: a place on the line from which the user's own items are cut out."""
+        line, n = self._line, self._options.n_negatives
+        asked = users.long().repeat_interleave(n)
+        free = line["free"][asked]
+        share = torch.rand(len(asked), generator=random, device=self._device, dtype=torch.float64)
+        drawn = torch.minimum((share * free).long(), free - 1)
+        passed = torch.searchsorted(line["keys"], asked * (line["total"] + 1) + drawn, right=True)
+        place = drawn + line["cut_before"][passed] - line["cut_before"][line["first"][asked]]
+        if "ends" in line:
+            place = torch.searchsorted(line["ends"], place, right=True)
+        return line["candidates"][place].view(-1, n)
+
+    def _batch(self, chosen: Tensor, negatives: Tensor, random: torch.Generator) -> DeviceBatch:
+        users, items = self._users[chosen].long(), torch.cat([self._items[chosen, None], negatives], dim=1).long()
+        asking_ids, asking_x = self._user[0][users], self._user[1][users]
+        if self._context is not None:
+            rows = self._rows[chosen].long()
+            asking_ids = torch.cat([asking_ids, self._context[0][rows]], dim=1)
+            asking_x = torch.cat([asking_x, self._context[1][rows]], dim=1)
+        answering_ids, answering_x = self._item[0][items], self._item[1][items]
+        labels = torch.full(items.shape, -1.0, device=self._device)
+        labels[:, 0] = 1.0
+        known, hide = self._known, self._options.hide
+        untrained = torch.zeros_like(items, dtype=torch.bool)
+        if self._untrained:
+            untrained = ~self._trained_items[items] & (labels < 0)
+            kept = ~untrained.unsqueeze(-1) | self._trained_rows[answering_ids.long()]
+            answering_x = answering_x * kept
+            answering_ids[..., 0] = torch.where(untrained, known.decoy, answering_ids[..., 0])
+            answering_x[..., 0] = torch.where(untrained, 1.0, answering_x[..., 0])
+        if hide > 0:
+            hidden_user = torch.rand(len(users), generator=random, device=self._device) < hide
+            asking_ids[:, 0] = torch.where(hidden_user, known.unknown_user, asking_ids[:, 0])
+            hidden = (torch.rand(items.shape, generator=random, device=self._device) < hide) & ~untrained
+            answering_ids[..., 0] = torch.where(hidden, known.unknown_item, answering_ids[..., 0])
+        weights = torch.ones(len(users), device=self._device) if self._weights is None else self._weights[chosen]
+        return DeviceBatch(asking_ids, asking_x, answering_ids, answering_x, labels, weights)
+
+    def _table(self, table: AttributeTable) -> tuple[Tensor, Tensor]:
+        return self._put(table.ids), self._put(table.values)
+
+    def _put(self, values: npt.NDArray[Any]) -> Tensor:
+        return torch.from_numpy(np.array(values)).to(self._device)

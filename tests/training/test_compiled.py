@@ -1,0 +1,191 @@
+"""Compiled steps against the reference in float64: the same parameters and moments from the same state."""
+
+from __future__ import annotations
+
+import copy
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+from gmlfm.data.batches import Batch
+from gmlfm.errors import DataError, OptionError
+from gmlfm.models.base import Model
+from gmlfm.models.fm import FM
+from gmlfm.models.gmlfm import GMLFM
+from gmlfm.models.mf import MF
+from gmlfm.models.nfm import NFM
+from gmlfm.models.transfm import TransFM
+from gmlfm.training.compiled import cannot, compiled_steps
+from gmlfm.training.loop import Trainer, TrainingOptions
+from gmlfm.training.steps import ReferenceSteps
+from tests.training.twins import GML, N_ROWS, agree, batch_of, in_double, started
+
+
+def compare(model: Model, options: TrainingOptions, batch: Batch, size: int) -> None:
+    trainer = started(model, options)
+    exact = in_double(trainer)
+    steps = ReferenceSteps(exact.model, exact.rows, exact.dense, options.loss)
+    fast = compiled_steps(trainer.model, trainer.rows, trainer.dense, options)
+    # One step to 1e-5; three more in one call, in which Adam makes rounding larger.
+    first = next(batch.steps(size))
+    assert [loss for loss, _ in fast.run(first, size)] == [pytest.approx(steps.step(first), rel=1e-5)]
+    agree(trainer, exact, 1e-5)
+    later = batch_of(3 * size - 1, batch.asking_ids.shape[1], *batch.answering_ids.shape[1:], seed=3)
+    expected = [steps.step(part) for part in later.steps(size)]
+    assert [loss for loss, _ in fast.run(later, size)] == [pytest.approx(np.mean(expected), rel=1e-4)]
+    agree(trainer, exact, 1e-3)
+
+
+@pytest.mark.parametrize("name", GML)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_gml_fm(name: str, threads: int) -> None:
+    torch.manual_seed(1)
+    options = TrainingOptions(lr=1e-2, threads=threads)
+    compare(GMLFM(**{"k": 9, "v_scale": 0.5, **GML[name]}), options, batch_of(37, 3, 4, 2), 10)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        FM(7, v_scale=0.5),
+        MF(8, v_scale=0.5),
+        MF(8, biases=False, lambda_user=0.1, lambda_item=0.2, v_scale=0.5),
+        TransFM(5, 0.5),
+    ],
+    ids=["fm", "mf", "pmf", "transfm"],
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_models_of_sums(model: Model, threads: int) -> None:
+    # MF's reference gives rows that it does not use a step of their momentum; in real data such rows have none.
+    batch = batch_of(37, 1, 4, 1) if isinstance(model, MF) else batch_of(37, 3, 4, 2)
+    compare(copy.deepcopy(model), TrainingOptions(lr=1e-2, threads=threads), batch, 10)
+
+
+def test_matrix_factorization_looks_at_ids_alone() -> None:
+    trainers = [Trainer(MF(4), N_ROWS, TrainingOptions()) for _ in range(2)]
+    wide = batch_of(20, 3, 3, 4)
+    narrow = Batch(
+        wide.asking_ids[:, :1], wide.asking_x[:, :1], wide.answering_ids[..., :1], wide.answering_x[..., :1], wide.labels, None
+    )
+    for trainer, batch in zip(trainers, (wide, narrow), strict=True):
+        list(trainer.steps().run(batch, 5))
+    assert torch.equal(trainers[0].table, trainers[1].table)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "bpr", "softmax"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", ["gml", "fm"])
+def test_every_objective(loss: str, weighted: bool, kind: str) -> None:
+    torch.manual_seed(1)
+    model: Model = GMLFM(6, **GML["recommended"], v_scale=0.7) if kind == "gml" else FM(6, v_scale=0.7)
+    compare(model, TrainingOptions(loss=loss, lr=1e-2), batch_of(21, 2, 5, 3, weighted=weighted), 8)
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "adagrad", "sgd"])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+@pytest.mark.parametrize("kind", ["gml", "transfm"])
+def test_every_optimiser(optimiser: str, weight_decay: float, kind: str) -> None:
+    torch.manual_seed(1)
+    model: Model = GMLFM(6, **GML["recommended"], v_scale=0.7) if kind == "gml" else TransFM(6, v_scale=0.7)
+    compare(
+        model,
+        TrainingOptions(optimiser=optimiser, lr=1e-4 if optimiser == "sgd" else 1e-2, weight_decay=weight_decay),
+        batch_of(21, 2, 3, 3),
+        8,
+    )
+
+
+@pytest.mark.parametrize(
+    ("n_asking", "n_answering", "group"), [(0, 1, 1), (1, 1, 2), (0, 7, 1), (5, 1, 3), (2, 60, 2), (9, 9, 9)]
+)
+@pytest.mark.parametrize("kind", ["gml", "fm", "transfm"])
+def test_sides_of_any_width(n_asking: int, n_answering: int, group: int, kind: str) -> None:
+    torch.manual_seed(1)
+    model: Model = {"gml": GMLFM(5, **GML["dnn"]), "fm": FM(5, v_scale=0.3), "transfm": TransFM(5, v_scale=0.1)}[kind]
+    compare(model, TrainingOptions(lr=1e-3), batch_of(11, n_asking, group, n_answering), 4)
+
+
+def test_rows_without_any_attribute_learn_the_bias_alone() -> None:
+    batch = batch_of(6, 2, 2, 2)
+    nothing = Batch(
+        *(np.zeros_like(one) for one in (batch.asking_ids, batch.asking_x, batch.answering_ids, batch.answering_x)),
+        batch.labels,
+        None,
+    )
+    trainer = Trainer(FM(4), N_ROWS, TrainingOptions(optimiser="sgd", lr=0.1))
+    before = trainer.table.clone()
+    list(compiled_steps(trainer.model, trainer.rows, trainer.dense, trainer.options).run(nothing, 6))
+    assert torch.equal(trainer.table, before)
+    assert float(trainer.model.bias.detach()) == 0.0  # one positive, one negative: their slopes cancel
+    nothing.labels[:] = 1.0
+    list(compiled_steps(trainer.model, trainer.rows, trainer.dense, trainer.options).run(nothing, 6))
+    assert float(trainer.model.bias.detach()) == pytest.approx(0.2)
+
+
+def test_the_same_threads_give_the_same_numbers() -> None:
+    found = []
+    for _ in range(2):
+        torch.manual_seed(1)
+        trainer = Trainer(GMLFM(8, **GML["recommended"]), N_ROWS, TrainingOptions(threads=2))
+        list(compiled_steps(trainer.model, trainer.rows, trainer.dense, trainer.options).run(batch_of(64, 3, 5, 2), 16))
+        found.append(trainer.state()[0])
+    assert all(torch.equal(one, found[1][name]) for name, one in found[0].items())
+
+
+def test_a_loss_that_is_no_number_changes_nothing() -> None:
+    trainer = started(GMLFM(6, **GML["recommended"]), TrainingOptions())
+    batch = batch_of(20, 3, 3, 2)
+    trainer.table[int(batch.asking_ids[0, 0])] = float("inf")
+    before = {name: one.clone() for name, one in trainer.state()[0].items()}
+    (loss, _), *_ = compiled_steps(trainer.model, trainer.rows, trainer.dense, trainer.options).run(batch, 8)
+    assert np.isnan(loss)
+    assert all(torch.equal(one, before[name]) for name, one in trainer.state()[0].items() if "step" not in name)
+
+
+def test_a_row_outside_the_table_is_refused() -> None:
+    trainer = Trainer(FM(4), N_ROWS, TrainingOptions())
+    batch = batch_of(6, 2, 2, 2)
+    batch.answering_ids[3, 1, 0] = N_ROWS
+    with pytest.raises(DataError, match="a batch names row 40; the table has 40"):
+        list(compiled_steps(trainer.model, trainer.rows, trainer.dense, trainer.options).run(batch, 6))
+
+
+def test_what_has_no_compiled_steps_says_so() -> None:
+    assert cannot(GMLFM(4)) == ""
+    for model, reason in (
+        (GMLFM(4, distance="manhattan"), "only the squared distance"),
+        (GMLFM(4, weight=False), "only the squared distance"),
+        (GMLFM(4, layers=2, dropout=0.5), "dropout"),
+        (GMLFM(4, form="factored"), "factored form"),
+        (GMLFM(4, distance="cosine", unit=True), "cosine of unit vectors"),
+        (NFM(4), "NFM has no compiled steps"),
+    ):
+        assert reason in cannot(model)
+        trainer = Trainer(model, N_ROWS, TrainingOptions(engine="compiled"))
+        with pytest.raises(OptionError, match="engine is 'compiled', but"):
+            trainer.steps()
+
+
+def test_without_a_place_to_keep_compiled_code_it_says_so(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from gmlfm.kernels.cpu import jit
+
+    blocked = tmp_path_factory.mktemp("cache") / "file"
+    blocked.write_text("not a folder")
+    monkeypatch.setenv("GMLFM_KERNEL_CACHE", str(blocked))
+    jit._cache.cache_clear()
+    try:
+
+        @jit.compiled
+        def double(x: float) -> float:
+            return x + x
+
+        with caplog.at_level(logging.WARNING, "gmlfm"):
+            jit.tell_if_compiling(double)
+        assert "cannot be written, so again next time" in caplog.text
+        assert double(2.0) == 4.0
+    finally:
+        jit._cache.cache_clear()
