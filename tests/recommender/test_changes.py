@@ -94,6 +94,13 @@ def test_new_items_that_do_not_fit_are_refused(fitted: Recommender) -> None:
         fitted.add_items(pl.DataFrame({"colour": ["red"]}))
     with pytest.raises(DataError, match="'i1' is in the catalogue already"):
         fitted.add_items(pl.DataFrame({"item": ["i1"], "colour": ["red"], "price": [1.0], "tags": [["x"]]}))
+    for nameless in ("", " ", None):
+        with pytest.raises(DataError, match=r"row 2: the column 'item' is empty; every new item needs an id"):
+            fitted.add_items(pl.DataFrame({"item": ["n", nameless], "colour": "red", "price": 1.0, "tags": [["x"], ["x"]]}))
+    for endless in (float("inf"), float("-inf")):
+        with pytest.raises(DataError, match="row 1: the column 'price' is infinite; give a finite number"):
+            fitted.add_items(pl.DataFrame({"item": ["n"], "colour": ["red"], "price": [endless], "tags": [["x"]]}))
+    assert len(fitted.fitted.data.items) == len(fitted.fitted.stock.here) == 42
     with pytest.warns(UserWarning, match="no column 'price'"):
         fitted.add_items(pl.DataFrame({"item": ["n"], "colour": ["red"], "tags": [["x"]]}))
     with pytest.raises(OptionError, match="knows items by their ids alone"):
