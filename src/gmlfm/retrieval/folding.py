@@ -56,6 +56,8 @@ def folded_row(
 
 def other_items(n_items: int, chosen: np.ndarray, seed: int = 0) -> np.ndarray:
     """Items she did not name, to set hers apart from."""
-    free = np.setdiff1d(np.arange(n_items), chosen)
+    named = np.zeros(n_items, bool)
+    named[chosen] = True
+    free = np.flatnonzero(~named)
     picked: np.ndarray = np.random.default_rng([seed, 40]).choice(free, min(_N_OTHERS, len(free)), replace=False)
     return picked
