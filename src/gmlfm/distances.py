@@ -107,6 +107,17 @@ class Measure:
         """Whether the double sum factors into sums over each attribute: the squared distance and the cosine do."""
         return self.name in ("squared", "cosine")
 
+    def factor(self, z: Tensor, *, left: bool) -> Tensor:
+        """Where the measure is an inner product of one vector of each side, that vector: (..., K) -> (..., K or K + 2).
+
+        |a - b|^2 = (-2a, 1, |a|^2) . (b, |b|^2, 1); the cosine is the inner product of the directions.
+        """
+        if self.name == "cosine":
+            return _directions(z)
+        squares = (z * z).sum(-1, keepdim=True)
+        ones = torch.ones_like(squares)
+        return torch.cat([-2.0 * z, ones, squares] if left else [z, squares, ones], dim=-1)
+
     def __call__(self, left: Tensor, right: Tensor) -> Tensor:
         if self.name == "squared":
             return squared_distances(left, right)

@@ -8,6 +8,7 @@ import pytest
 
 from gmlfm import load_dataset
 from gmlfm.cli import main
+from gmlfm.data.prepared import PreparedData
 from gmlfm.data.sources.bazaar import Market, write_bazaar
 
 
@@ -30,6 +31,13 @@ def test_explain(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert told["score"] == pytest.approx(first["score"], abs=1e-5)
     assert sum(one["value"] for one in told["terms"]) == pytest.approx(told["score"])
     assert {"kind", "fields", "attributes", "value"} <= set(told["terms"][0])
+    grouped = {tuple(one["fields"]): one["value"] for one in told["by_fields"]}
+    assert sum(grouped.values()) == pytest.approx(told["score"])
+    assert grouped[()] == pytest.approx(next(one["value"] for one in told["terms"] if one["kind"] == "global"))
+    assert main([*ask, "--against", second["item"], "--json"]) == 0
+    against = json.loads(capsys.readouterr().out)
+    assert against["by_fields"] == told["by_fields"]
+    assert sum(one["value"] for one in against["against"]) == pytest.approx(first["score"] - second["score"], abs=1e-5)
     assert main([*ask, "--against", second["item"], "--picture", str(tmp_path / "why.svg")]) == 0
     shown = capsys.readouterr().out
     assert "against" in shown
@@ -52,6 +60,19 @@ def test_attributes(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert told["pairs"][0]["spread"] >= told["pairs"][-1]["spread"]
     assert main(["attributes", run]) == 0
     assert "NDCG@10 lost on validation" in capsys.readouterr().out
+
+
+def test_a_run_of_a_prepared_folder_says_how_to_retrain(
+    small_prepared: PreparedData, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepared, out = str(small_prepared.folder), str(tmp_path / "run")
+    assert main(["train", prepared, "--out", out, "--set", "k=4", "--set", "epochs=1", "--threads", "1"]) == 0
+    assert main(["attributes", out, "--json"]) == 0
+    capsys.readouterr()
+    assert main(["attributes", out, "--retrain"]) == 2
+    told = capsys.readouterr().err
+    assert "leave --retrain out, or train on the tables themselves (gmlfm train DATA --out RUN)" in " ".join(told.split())
+    assert "Traceback" not in told
 
 
 def test_bench_topn(run: str, capsys: pytest.CaptureFixture[str]) -> None:

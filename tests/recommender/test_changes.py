@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,13 @@ def test_new_items_that_do_not_fit_are_refused(fitted: Recommender) -> None:
         fitted.add_items(pl.DataFrame({"colour": ["red"]}))
     with pytest.raises(DataError, match="'i1' is in the catalogue already"):
         fitted.add_items(pl.DataFrame({"item": ["i1"], "colour": ["red"], "price": [1.0], "tags": [["x"]]}))
+    for nameless in ("", " ", None):
+        with pytest.raises(DataError, match=r"row 2: the column 'item' is empty; every new item needs an id"):
+            fitted.add_items(pl.DataFrame({"item": ["n", nameless], "colour": "red", "price": 1.0, "tags": [["x"], ["x"]]}))
+    for endless in (float("inf"), float("-inf")):
+        with pytest.raises(DataError, match="row 1: the column 'price' is infinite; give a finite number"):
+            fitted.add_items(pl.DataFrame({"item": ["n"], "colour": ["red"], "price": [endless], "tags": [["x"]]}))
+    assert len(fitted.fitted.data.items) == len(fitted.fitted.stock.here) == 42
     with pytest.warns(UserWarning, match="no column 'price'"):
         fitted.add_items(pl.DataFrame({"item": ["n"], "colour": ["red"], "tags": [["x"]]}))
     with pytest.raises(OptionError, match="knows items by their ids alone"):
@@ -140,6 +148,77 @@ def test_a_forgotten_user_is_nowhere(name: str, tmp_path: Path) -> None:
     again.evaluate()
     with pytest.raises(DataError, match="is unknown already"):
         again.forget("u17")
+
+
+def holders(folder: Path, user: str) -> list[Path]:
+    """The files that name a user."""
+    found = []
+    for path in folder.rglob("*"):
+        if path.suffix == ".parquet":
+            texts = pl.read_parquet(path).select(pl.col(pl.String)).iter_columns()
+            found += [path] if any(user in column.to_list() for column in texts) else []
+        elif path.is_file() and f'"{user}"'.encode() in path.read_bytes():
+            found.append(path)
+    return found
+
+
+def test_forgetting_reaches_every_folder_that_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    recommender = Recommender(**{**QUICK, "epochs": 1}).fit(checkerboard(), out="a")
+    recommender.save(tmp_path / "b")
+    before = Recommender.load("a").predict([("u3", "i1")])["score"].to_list()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert holders(tmp_path / "a", "u17")
+    recommender.forget("u17")
+    for name in ("a", "b"):
+        assert holders(tmp_path / name, "u17") == []
+        assert not list((tmp_path / name).glob("checkpoints*/*"))
+        again = Recommender.load(tmp_path / name)
+        assert again.predict([("u3", "i1")])["score"].to_list() == pytest.approx(before, abs=1e-6)
+    with pytest.raises(DataError, match="is unknown already"):
+        recommender.forget("u17")
+
+
+def test_forgetting_changes_an_earlier_run_as_it_stands(tmp_path: Path) -> None:
+    """The first folder holds other training and a user whom the second does not know."""
+    board = checkerboard()
+    recommender = Recommender(**{**QUICK, "epochs": 1}).fit(board, out=tmp_path / "a")
+    first = Recommender.load(tmp_path / "a").predict([("u3", "i1")])["score"].to_list()
+    others = Recommender(**{**QUICK, "epochs": 0}).fit(board)
+    others.forget("u17")
+    recommender.fit(others.fitted.data, out=tmp_path / "b")
+    recommender.forget("u17")
+    assert holders(tmp_path / "a", "u17") == []
+    assert Recommender.load(tmp_path / "a").predict([("u3", "i1")])["score"].to_list() == pytest.approx(first, abs=1e-6)
+
+
+def test_checkpoints_of_a_training_that_never_ended_are_named(tmp_path: Path) -> None:
+    class Impatient:
+        def on_step(self, *_: Any) -> None: ...
+
+        def on_epoch(self, *_: Any) -> None:
+            raise KeyboardInterrupt
+
+    recommender = Recommender(**{**QUICK, "epochs": 2})
+    with pytest.raises(KeyboardInterrupt):
+        recommender.fit(checkerboard(), out=tmp_path / "a", observer=Impatient())
+    recommender.fit(checkerboard(), out=tmp_path / "b")
+    with pytest.warns(UserWarning, match="a may still hold the user 'u17'"):
+        recommender.forget("u17")
+
+
+def test_a_folder_that_cannot_be_changed_is_named(tmp_path: Path) -> None:
+    recommender = Recommender(**{**QUICK, "epochs": 1}).fit(checkerboard(), out=tmp_path / "a")
+    for name in ("b", "c"):
+        recommender.save(tmp_path / name)
+    (tmp_path / "a" / "model" / "run.json").write_text("nonsense")
+    shutil.rmtree(tmp_path / "b")
+    with pytest.warns(UserWarning, match=r"a may still hold the user 'u17' .* and should be deleted") as told:
+        recommender.forget("u17")
+    assert len(told) == 1
+    assert not (tmp_path / "b").exists()
+    assert holders(tmp_path / "c", "u17") == []
 
 
 def test_forgetting_where_users_have_no_fields_and_an_only_owner() -> None:

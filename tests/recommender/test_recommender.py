@@ -55,13 +55,57 @@ def test_filter_and_available_narrow_before_ranking(fitted: Recommender) -> None
     red = fitted.recommend(["u1"], 8, filter="colour = 'red' and price < 4")
     assert red.height == 8
     assert all(int(item[1:]) % 2 == 0 for item in red["item"])
-    assert set(fitted.recommend(["u1"], 2, available=["i0", "i2", "gone"])["item"]) <= {"i0", "i2"}
+    assert set(fitted.recommend(["u1"], 2, available=["i0", "i2"])["item"]) <= {"i0", "i2"}
     with pytest.raises(DataError, match="no item is left"):
         fitted.recommend(["u1"], 3, filter="price > 99")
     with pytest.raises(GmlfmError, match="expects a number or a text in quotes at position 8"):
         fitted.recommend(["u1"], 3, filter="price >")
     with pytest.raises(GmlfmError, match="no column 'prise', which filter names; did you mean 'price'"):
         fitted.recommend(["u1"], 3, filter="prise > 1")
+
+
+def test_available_items_that_are_unknown_are_told_of(fitted: Recommender) -> None:
+    with pytest.warns(UserWarning, match="2 of the 4 available items are not in the catalogue, the first 'gone'") as told:
+        found = fitted.recommend(["u1"], 2, available=["i3", "gone", "i5", "lost"], seen=True)
+    assert set(found["item"]) == {"i3", "i5"}
+    assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("first", "dtype"), [(0, pl.Int64), (2**63 + 11, pl.UInt64), (-(2**63) - 40, pl.Int128), ("n", pl.String)]
+)
+def test_ids_come_back_in_the_type_of_the_data(first: int | str, dtype: type[pl.DataType], tmp_path: Path) -> None:
+    """Whatever type the ids are asked in, users and items alike."""
+    ids = [f"{first}{at}" for at in range(12)] if isinstance(first, str) else [first + at for at in range(12)]
+    bought = [(ids[user], ids[(user + step) % 12], step) for user in range(12) for step in range(4)]
+    table = pl.DataFrame(bought, schema={"user": dtype, "item": dtype, "time": pl.Int64}, orient="row")
+    listed = pl.DataFrame({"item": pl.Series(ids, dtype=dtype), "kind": ["a", "b"] * 6})
+    schema = {
+        "name": "ids",
+        "interactions": {"user": "user", "item": "item", "time": "time"},
+        "items": {"id": "item", "fields": {"kind": "category"}},
+    }
+    trained = Recommender(**{**QUICK, "epochs": 1}).fit(Dataset.from_tables(table, None, listed, schema=schema))
+    trained.save(tmp_path / "run")
+    for one in (trained, Recommender.load(tmp_path / "run")):
+        for asked in (ids[3], str(ids[3])):
+            found = one.recommend([asked], 2)
+            assert (found["user"].dtype, found["item"].dtype) == (dtype, dtype)
+            assert found["user"].to_list() == [ids[3]] * 2
+            assert set(found["item"]) <= set(ids)
+        assert one.recommend_for({}, n=2)["user"].dtype == dtype
+        assert one.similar_users(ids[3], 2)["user"].dtype == dtype
+
+
+def test_a_user_who_cannot_be_of_the_datas_type_comes_back_as_text() -> None:
+    table = pl.DataFrame({"user": [1, 1, 1, 2, 2, 2] * 2, "item": [1, 2, 3, 4, 5, 6] * 2, "time": range(12)})
+    schema = {"name": "n", "interactions": {"user": "user", "item": "item", "time": "time"}}
+    trained = Recommender("popularity").fit(Dataset.from_tables(table, schema=schema), split="none")
+    asked = [1] * 600 + ["a stranger"]  # more than one block of users
+    found = trained.recommend(asked, 1)
+    assert found["user"].to_list() == [str(one) for one in asked]
+    assert found["item"].dtype == pl.Int64
+    assert trained.recommend([1, 7], 1)["user"].to_list() == [1, 7]
 
 
 def test_more_items_than_exist_gives_all_and_says_so(fitted: Recommender) -> None:

@@ -59,3 +59,28 @@ def test_nothing_is_changed_when_nothing_is_left_out(n: int) -> None:
     scores = np.random.default_rng(0).normal(size=(4, 50)).astype(np.float32)
     found = best_items(scores.copy(), np.arange(50, dtype=np.int32), n)
     assert np.array_equal(found.items, np.argsort(-scores, axis=1)[:, :n])
+
+
+@given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 2))
+def test_caps_reach_as_deep_as_they_must(seed: int, n: int, most: int) -> None:
+    """The best hundred items are of one group, so that more of the ranking is needed than a first look takes."""
+    rng = np.random.default_rng(seed)
+    items = np.arange(200, dtype=np.int32)
+    scores = np.sort(rng.integers(0, 50, (2, 200)).astype(np.float32), axis=1)[:, ::-1].copy()
+    groups = np.where(items < 100, 0, rng.integers(-1, 4, 200)).astype(np.int32)
+    gone = [np.array([0, 3], np.int32), np.array([150, 500], np.int32)]
+    expected = slow(scores, items, n, gone, [Cap(groups, most)])
+    found = best_items(scores.copy(), items, n, gone, [Cap(groups, most)])
+    assert [row[row >= 0].tolist() for row in found.items] == expected
+
+
+@pytest.mark.parametrize("n_gone", [2, 40])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_items_in_any_order_are_left_out(n_gone: int, ordered: bool) -> None:
+    rng = np.random.default_rng(3)
+    items = rng.permutation(50)[:30].astype(np.int32)
+    items = np.sort(items) if ordered else items
+    scores = rng.normal(size=(2, 30)).astype(np.float32)
+    gone = [rng.choice(60, n_gone, replace=False).astype(np.int32), np.array([], np.int32)]
+    found = best_items(scores.copy(), items, 5, gone)
+    assert [row[row >= 0].tolist() for row in found.items] == slow(scores, items, 5, gone, [])

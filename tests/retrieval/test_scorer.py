@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
+import torch
 
 from gmlfm import Dataset, Recommender
 from gmlfm.models.base import Pairwise
 from gmlfm.models.registry import MODELS
-from gmlfm.retrieval import Scorer
+from gmlfm.retrieval import Scorer, best_items
 from tests.contracts.checkerboard import N_USERS, checkerboard
 
 PAIRWISE = ["gml-fm", "gml-fm-md", "gml-fm-dnn", "fm", "transfm", "mf", "pmf", "ngcf"]
@@ -63,6 +65,71 @@ def test_any_distance_ranks_by_tables(board: Dataset, distance: str, weight: boo
     users, items = np.arange(N_USERS, dtype=np.int32), board.seen_items
     by_pairs = scores.pairs(users, np.tile(items, (len(users), 1)))
     np.testing.assert_allclose(scores.everything(users, items), by_pairs, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"distance": "cosine"}, {"weight": False}, {"distance": "manhattan"}])
+def test_what_is_kept_of_the_items_gives_the_pairs(board: Dataset, options: dict[str, Any]) -> None:
+    scores = fitted(board, "gml-fm-dnn", **options)
+    model = scores.model
+    assert isinstance(model, Pairwise)
+    table = scores._table
+    with torch.no_grad():
+        weight, distance = model.pair_parts(model.ready(table[:9]), model.ready(table[9:]))
+        assert distance is not None
+        found = model.pair_table(model.ready(table[:9]), model.kept(table[9:]))
+    torch.testing.assert_close(found, weight * distance, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("n_users", [1, N_USERS])
+@pytest.mark.parametrize("name", ["gml-fm", "fm", "mf"])
+def test_one_user_is_scored_as_many_are(board: Dataset, name: str, n_users: int) -> None:
+    scores = fitted(board, name)
+    users = np.arange(n_users, dtype=np.int32)
+    for items in (np.arange(len(board.items), dtype=np.int32), np.array([7, 3, 41], np.int32), board.seen_items[1:]):
+        by_pairs = scores.pairs(users, np.tile(items, (n_users, 1)))
+        np.testing.assert_allclose(scores.everything(users, items), by_pairs, rtol=2e-5, atol=2e-5)
+
+
+def test_the_item_side_holds_at_most_three_times_its_embeddings() -> None:
+    data = many_items(5_000)
+    scores = fitted(data, "gml-fm", k=64)
+    users = np.arange(3, dtype=np.int32)
+    for one in (users[:1], users):
+        best_items(scores.everything(one, data.seen_items), data.seen_items, 10)
+    side = scores._item_side
+    embeddings = side.n_rows * scores._table.shape[1] * 4
+    assert embeddings > 0.9 * scores._table.nbytes  # or the table below would say little of the items
+    held = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors_of(scores)}
+    assert scores._table.nbytes in held.values()
+    assert sum(held.values()) <= 3 * embeddings
+
+
+def tensors_of(scores: Scorer) -> list[torch.Tensor]:
+    """Every tensor that a scorer reaches, its table too."""
+    found, seen, queue = [], set[int](), [scores.__dict__]
+    while queue:
+        one: Any = queue.pop()
+        if id(one) in seen or isinstance(one, type):
+            continue
+        seen.add(id(one))
+        if isinstance(one, torch.Tensor):
+            found.append(one)
+        elif isinstance(one, dict):
+            queue += one.values()
+        elif isinstance(one, list | tuple):
+            queue += one
+        elif hasattr(one, "__dict__"):
+            queue.append(one.__dict__)
+    return found
+
+
+def many_items(n: int) -> Dataset:
+    """n items of five fields, each bought once, and a few users."""
+    rng = np.random.default_rng(0)
+    names = [f"i{at}" for at in range(n)]
+    fields = {f"f{at}": rng.integers(0, 20, n).astype(str) for at in range(5)}
+    bought = {"user": rng.integers(0, 50, n).astype(str), "item": names}
+    return Dataset.from_tables(pl.DataFrame(bought), items=pl.DataFrame({"item": names, **fields}))
 
 
 def test_the_cheaper_form_is_chosen(board: Dataset) -> None:

@@ -55,9 +55,8 @@ def run(options: argparse.Namespace) -> None:
         shown = {_named(fields): value for fields, value in list(grouped.items())[: options.n]}
         write_text(Path(options.picture), Report(title).waterfall(title, shown))
     if options.json:
-        contrast = [{"fields": list(fields), "value": value} for fields, value in grouped.items()]
-        told = {"score": found.score, "terms": [asdict(one) for one in found.terms]}
-        print(json.dumps({**told, **({"against": contrast} if options.against else {})}))
+        told = {"score": found.score, "terms": [asdict(one) for one in found.terms], "by_fields": _listed(found.by_fields())}
+        print(json.dumps({**told, **({"against": _listed(grouped)} if options.against else {})}))
         return
     console = Console()
     if recommender.fitted.encoder.user_numbers([options.user])[0] < 0:
@@ -81,6 +80,10 @@ def run(options: argparse.Namespace) -> None:
     for one in strongest:
         far = "" if one.distance is None else f" (weight {one.weight:+.3f} x distance {one.distance:.3f})"
         console.print(escape(f"{' x '.join(one.attributes)}: {one.value:+.4f}{far}"), soft_wrap=True, highlight=False)
+
+
+def _listed(grouped: dict[tuple[str, ...], float]) -> list[dict[str, Any]]:
+    return [{"fields": list(fields), "value": value} for fields, value in grouped.items()]
 
 
 def _named(fields: tuple[str, ...]) -> str:

@@ -40,7 +40,8 @@ def as_ids(values: pl.Series, origin: Origin) -> tuple[pl.Series, IdType]:
     text = as_text(values, origin)
     if values.dtype == pl.String or not values.dtype.is_numeric():
         return text, "text"
-    whole = text.drop_nulls().cast(pl.Int64, strict=False)
+    # Whole numbers of any width: a hash of 64 bits without a sign is beyond Int64.
+    whole = text.drop_nulls().cast(pl.Int128, strict=False)
     return text, "integer" if len(whole) and whole.null_count() == 0 else "text"
 
 

@@ -180,10 +180,25 @@ class Encoder:
 
     def ids_of_users(self, numbers: npt.NDArray[np.integer[Any]]) -> pl.Series:
         """The caller's ids, in the caller's type; missing for -1."""
-        return _given_back(take(self.user_ids, numbers), self.user_id_type).alias("user")
+        return take(self.user_ids, numbers).cast(self._user_dtype).alias("user")
 
     def ids_of_items(self, numbers: npt.NDArray[np.integer[Any]]) -> pl.Series:
-        return _given_back(take(self.item_ids, numbers), self.item_id_type).alias("item")
+        return take(self.item_ids, numbers).cast(self._item_dtype).alias("item")
+
+    def ids_given(self, users: Sequence[Any]) -> pl.Series:
+        """Users as somebody names them, known or not, in the type that the data's users have; as text where one that is not
+        known cannot be of that type."""
+        texts = pl.Series("user", [_id_text(one) for one in users], dtype=pl.String)
+        typed = texts.cast(self._user_dtype, strict=False)
+        return texts if typed.null_count() > texts.null_count() else typed
+
+    @cached_property
+    def _user_dtype(self) -> pl.DataType:
+        return _dtype(self.user_ids, self.user_id_type)
+
+    @cached_property
+    def _item_dtype(self) -> pl.DataType:
+        return _dtype(self.item_ids, self.item_id_type)
 
     @cached_property
     def _user_lookup(self) -> pl.DataFrame:
@@ -254,5 +269,9 @@ def _id_text(one: Any) -> str:
     return str(int(one)) if isinstance(one, float) and one.is_integer() else str(one)
 
 
-def _given_back(ids: pl.Series, id_type: IdType) -> pl.Series:
-    return ids.cast(pl.Int64) if id_type == "integer" else ids
+def _dtype(ids: pl.Series, id_type: IdType) -> pl.DataType:
+    """One for all ids of a side, so that it does not depend on which of them are asked for."""
+    if id_type == "text":
+        return pl.String()
+    kinds = (pl.Int64(), pl.UInt64())
+    return next((one for one in kinds if ids.cast(one, strict=False).null_count() == ids.null_count()), pl.Int128())

@@ -134,6 +134,18 @@ class Pairwise(Model):
         """What a pair of attributes adds at x = 1, the left one coming first in a row: (A, width), (B, width) -> its weight
         and its distance, (A, B) each, to be multiplied; None where there is no distance."""
 
+    def kept(self, table: Tensor) -> tuple[Tensor, ...]:
+        """What `pair_table` reads of the items' rows, kept between questions: (B, row_width) -> tensors of B rows each.
+
+        A view of the table costs no memory; rows read in full and in order cost the least time.
+        """
+        return (self.ready(table),)
+
+    def pair_table(self, left: Tensor, kept: tuple[Tensor, ...]) -> Tensor:
+        """What each pair adds at x = 1: left (A, width), made ready, and B kept rows -> (A, B)."""
+        weight, distance = self.pair_parts(left, *kept)
+        return weight if distance is None else weight * distance
+
     @abstractmethod
     def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
         """One side precomputed, where the score decomposes: own (N,), vector (N, D); the global bias is the user's."""

@@ -15,31 +15,43 @@ from gmlfm.data.dataset import Side
 from gmlfm.data.expressions import Columns, holds
 from gmlfm.errors import DataError, OptionError, did_you_mean
 from gmlfm.fitting import Fitted
+from gmlfm.recommender.known import Known
 from gmlfm.retrieval import Cap
 
 Ints = npt.NDArray[np.int32]
 
 
-def candidate_items(fitted: Fitted, n: int, filter: str | None, available: Sequence[Any] | None, candidates: str) -> Ints:
+def candidate_items(known: Known, n: int, filter: str | None, available: Sequence[Any] | None, candidates: str) -> Ints:
     """Everything is narrowed before ranking, so that n are found whenever n exist."""
+    fitted = known.fitted
     if not isinstance(n, int | np.integer) or n < 1:
         raise OptionError(f"n is {n}; expected a whole number of 1 or more.")
     if candidates not in ("interactions", "catalogue"):
         raise OptionError(f"candidates is '{candidates}'; expected interactions or catalogue.")
     total = len(fitted.data.items)
-    extra = np.array(fitted.extra_items, np.int64)
-    items = np.arange(total) if candidates == "catalogue" else np.union1d(fitted.data.seen_items, extra)
+    items: Ints = np.arange(total, dtype=np.int32) if candidates == "catalogue" else known.candidates
     if available is not None:
-        numbers = fitted.encoder.item_numbers(listed(available))
-        items = np.intersect1d(np.arange(total), numbers[numbers >= 0])
-    items = items[fitted.stock.here[items]]
+        items = _available(fitted, listed(available))
+    if not fitted.stock.here.all():
+        items = items[fitted.stock.here[items]]
     if filter is not None:
         items = items[fulfils(fitted.data.items, filter)[items]]
     if len(items) == 0:
         raise DataError("no item is left to recommend from; widen filter or available.")
     if n > len(items):
-        warnings.warn(f"n is {n}, but only {len(items):,} items can be recommended; all of them are ranked.", stacklevel=4)
-    return items.astype(np.int32)
+        warnings.warn(f"n is {n}, but only {len(items):,} items can be recommended; all of them are ranked.", stacklevel=3)
+    return items
+
+
+def _available(fitted: Fitted, given: list[Any]) -> Ints:
+    numbers = fitted.encoder.item_numbers(given)
+    unknown = np.flatnonzero(numbers < 0)
+    if len(unknown):
+        which = (
+            f"{len(unknown):,} of the {len(given):,} available items are not in the catalogue, the first '{given[unknown[0]]}'"
+        )
+        warnings.warn(f"{which}; they cannot be recommended.", stacklevel=4)
+    return np.unique(numbers[numbers >= 0]).astype(np.int32)
 
 
 def listed(given: Any) -> list[Any]:

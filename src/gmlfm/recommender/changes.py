@@ -39,15 +39,17 @@ def with_items(fitted: Fitted, given: Any) -> Fitted:
     if schema.id not in table.columns:
         raise DataError(f"the new items have no column '{schema.id}', which names them.")
     ids, _ = as_ids(table[schema.id], origin)
-    there = ids.is_in(side.ids.implode()) | ids.is_duplicated() | ids.is_null()
+    nameless = ids.is_null() | (ids.str.strip_chars() == "")
+    if nameless.any():
+        row = int(nameless.arg_max() or 0)
+        raise DataError(f"{origin.at(row)}: the column '{schema.id}' is empty; every new item needs an id, nothing was added.")
+    there = ids.is_in(side.ids.implode()) | ids.is_duplicated()
     if there.any():
-        raise DataError(
-            f"the item '{ids[int(there.arg_max() or 0)]}' is in the catalogue already, or comes twice, or has no id."
-        )
+        raise DataError(f"the item '{ids[int(there.arg_max() or 0)]}' is in the catalogue already, or comes twice.")
     columns = []
     for one in schema.fields:
         if one.name in table.columns:
-            columns.append(as_field(table[one.name], one, origin).alias(one.name))
+            columns.append(_finite(as_field(table[one.name], one, origin).alias(one.name), origin))
         else:
             warnings.warn(f"the new items have no column '{one.name}'; it counts as missing.", stacklevel=3)
             columns.append(pl.Series(one.name, [None], dtype=side.fields[one.name].dtype).new_from_index(0, len(ids)))
@@ -68,6 +70,16 @@ def with_items(fitted: Fitted, given: Any) -> Fitted:
         scores=fitted.scores.over(encoded),
         extra_items=(*fitted.extra_items, *range(len(side), len(grown))),
     )
+
+
+def _finite(values: pl.Series, origin: Origin) -> pl.Series:
+    endless = values.is_infinite().fill_null(False) if values.dtype.is_float() else None
+    if endless is not None and endless.any():
+        where = origin.at(int(endless.arg_max() or 0))
+        raise DataError(
+            f"{where}: the column '{values.name}' is infinite; give a finite number, or none where it is not known."
+        )
+    return values
 
 
 def _titles(table: pl.DataFrame, name: str | None, n: int) -> pl.Series:

@@ -16,14 +16,14 @@ from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.frames import as_frame
 from gmlfm.data.prepared import PreparedData
-from gmlfm.errors import DataError, OptionError
-from gmlfm.evaluation.protocols import Evaluation, PositivesByUser, check_protocol
+from gmlfm.errors import DataError, GmlfmError, OptionError
+from gmlfm.evaluation.protocols import Evaluation, check_protocol
 from gmlfm.fitting import Fitted, Refit, fit
-from gmlfm.fitting.fitted import learned_rows
 from gmlfm.recommender import changes, reasons
 from gmlfm.recommender.asking import newcomer_asking, users_asking
 from gmlfm.recommender.candidates import candidate_items, caps_of, listed
 from gmlfm.recommender.evaluating import evaluate_other, evaluate_part
+from gmlfm.recommender.known import Known
 from gmlfm.retrieval import Cap, best_items
 from gmlfm.retrieval.explaining import Explanation, contrast
 from gmlfm.runs import STOCK, load_run, save_run
@@ -48,6 +48,7 @@ class Recommender:
         self._device = device
         self._fitted: Fitted | None = None
         self._folder: Path | None = None
+        self._written: tuple[Path, ...] = ()  # every folder that this object wrote or was read from
 
     def fit(
         self,
@@ -70,6 +71,8 @@ class Recommender:
                 f"fit takes a Dataset, not {type(data).__name__}; load_dataset({data!r:.40}) makes one of a path or name."
             )
         folder = None if out is None else Path(out)
+        if folder is not None:
+            self._wrote(folder)  # checkpoints are there even if training never ends
         self._fitted = fit(
             data,
             self.settings,
@@ -92,6 +95,12 @@ class Recommender:
         if self._fitted is None:
             raise OptionError("this Recommender is not fitted yet; call fit(data), or Recommender.load(folder).")
         return self._fitted
+
+    @property
+    def _known(self) -> Known:
+        if self._looked_up is None or self._looked_up.fitted is not self.fitted:
+            self._looked_up = Known(self.fitted)
+        return self._looked_up
 
     @property
     def is_fitted(self) -> bool:
@@ -122,7 +131,7 @@ class Recommender:
         they are ranked; at_most={"category": 2} holds within the ranking. Somebody of whom nothing at all is known gets what
         is popular; the score is then the share of training users who chose it.
         """
-        items = candidate_items(self.fitted, n, filter, available, candidates)
+        items = candidate_items(self._known, n, filter, available, candidates)
         asked = listed(users)
         if not asked:
             raise OptionError("users is empty; name one or more.")
@@ -132,7 +141,7 @@ class Recommender:
         self, users: Sequence[Any], n: int = 10, *, seen: bool = False, filter: str | None = None
     ) -> Iterator[pl.DataFrame]:
         """The same, some hundred users at a time."""
-        return self._blocks(users, n, seen, None, candidate_items(self.fitted, n, filter, None, "interactions"), [])
+        return self._blocks(users, n, seen, None, candidate_items(self._known, n, filter, None, "interactions"), [])
 
     def recommend_for(
         self,
@@ -149,7 +158,7 @@ class Recommender:
         A row of her own is fitted to the history with everything else frozen; without one the unknown row stands for her.
         """
         fitted = self.fitted
-        items = candidate_items(fitted, n, filter, available, "interactions")
+        items = candidate_items(self._known, n, filter, available, "interactions")
         asking = newcomer_asking(fitted, attributes)
         named = listed(history)
         had = fitted.encoder.item_numbers(named)
@@ -162,7 +171,8 @@ class Recommender:
             warnings.warn(told, stacklevel=2)
         caps = caps_of(fitted, at_most)
         ranked = self._ranked(asking, items, n, [known], caps, history=known if len(known) else None)
-        return ranked.drop("place").insert_column(0, pl.Series("user", [None] * ranked.height, dtype=pl.String))
+        nobody = fitted.encoder.ids_of_users(np.full(ranked.height, -1))
+        return ranked.drop("place").insert_column(0, nobody)
 
     def predict(self, pairs: Any) -> pl.DataFrame:
         """Scores of (user, item) pairs: a table with the columns user and item, or a list of pairs.
@@ -231,7 +241,14 @@ class Recommender:
         self._fitted = changes.with_items(self.fitted, items)
 
     def forget(self, user: Any) -> None:
-        """Her id, attributes, history and row are gone, here and from the run's folder, and she is unknown from then on."""
+        """Her id, attributes, history and row are gone, and she is unknown from then on: here, and in every folder that this
+        Recommender wrote or was loaded from. A folder that could not be changed is named in a warning."""
+        elsewhere = False
+        for one in self._written:
+            if one != self._folder:
+                elsewhere |= _forgotten_in(one, user)
+        if elsewhere and self.fitted.encoder.user_numbers([user])[0] < 0:
+            return
         self._fitted = changes.without_user(self.fitted, user)
         if self._folder is not None:
             self.save(self._folder)
@@ -239,19 +256,26 @@ class Recommender:
                 shutil.rmtree(self._folder / name, ignore_errors=True)
 
     def save(self, folder: str | Path) -> None:
-        self._folder = Path(folder)
+        self._folder = self._wrote(Path(folder))
         save_run(self.fitted, self._folder)
         self.fitted.stock.keep_in(self._folder / STOCK)
+
+    def _wrote(self, folder: Path) -> Path:
+        """Absolute, so that a change of the working folder does not hide what was written."""
+        self._written = tuple(dict.fromkeys((*self._written, folder.absolute())))
+        return folder.absolute()
 
     @classmethod
     def load(cls, folder: str | Path) -> Recommender:
         fitted, about = load_run(Path(folder))
         made = cls.__new__(cls)
-        made.settings, made._device, made._fitted, made._folder = fitted.settings, "auto", fitted, Path(folder)
-        fitted.stock.keep_in(Path(folder) / STOCK)
+        made.settings, made._device, made._fitted, made._written = fitted.settings, "auto", fitted, ()
+        made._folder = made._wrote(Path(folder))
+        fitted.stock.keep_in(made._folder / STOCK)
         made.about = about
         return made
 
+    _looked_up: Known | None = None
     about: dict[str, Any] = {}  # noqa: RUF012 - the card of a loaded run
 
     def _blocks(
@@ -263,21 +287,18 @@ class Recommender:
         items: Ints,
         caps: list[Cap],
     ) -> Iterator[pl.DataFrame]:
-        fitted = self.fitted
-        had = PositivesByUser(fitted.data)
-        instances, learned = fitted.instances, learned_rows(fitted.split, fitted.regime)
-        trained = fitted.data.user_numbers[learned] if instances is None else instances.users[learned]
+        fitted, known = self.fitted, self._known
+        names = fitted.encoder.ids_given(users)
         for start in range(0, len(users), _USERS_A_BLOCK):
             asked = list(users[start : start + _USERS_A_BLOCK])
             numbers = fitted.encoder.user_numbers(asked)
-            gone = [np.empty(0, np.int32) if seen or number < 0 else had(int(number)) for number in numbers]
+            gone = [np.empty(0, np.int32) if seen or number < 0 else known.had(int(number)) for number in numbers]
             asking = users_asking(fitted, numbers, context)
             ranked = self._ranked(asking, items, n, gone, caps, users=numbers.astype(np.int32))
-            known = np.isin(numbers, trained)
-            names = pl.Series("user", asked, strict=False)
-            yield ranked.with_columns(
-                names.gather(ranked["place"]), pl.Series(known).gather(ranked["place"]).alias("known")
-            ).select("user", pl.exclude("user", "place"))
+            place = ranked["place"].to_numpy()
+            yield ranked.with_columns(names[start + place], pl.Series("known", known.trained_users[numbers[place]])).select(
+                "user", pl.exclude("user", "place")
+            )
 
     def _ranked(
         self,
@@ -292,7 +313,7 @@ class Recommender:
         fitted = self.fitted
         scores = fitted.scores.everything_for(asking, items, users, history)
         if users is not None and (users < 0).any():
-            scores[users < 0] = self._popularity()[items]
+            scores[users < 0] = self._known.popularity[items]
         best = best_items(scores, items, n, gone, caps)
         place, rank = np.nonzero(best.items >= 0)
         chosen = best.items[place, rank]
@@ -306,13 +327,6 @@ class Recommender:
             columns.append(fitted.data.items.titles[chosen].alias("title"))
         return pl.DataFrame(columns)
 
-    def _popularity(self) -> npt.NDArray[np.float32]:
-        data = self.fitted.data
-        learned = learned_rows(self.fitted.split, self.fitted.regime)
-        rows = learned if self.fitted.instances is None else data.positive_rows
-        counts = np.bincount(data.item_numbers[rows], minlength=len(data.items))
-        return (counts / max(len(data.seen_users), 1)).astype(np.float32)
-
 
 def _pairs(given: Any) -> pl.DataFrame:
     if isinstance(given, list | tuple):
@@ -323,3 +337,19 @@ def _pairs(given: Any) -> pl.DataFrame:
     if not {"user", "item"} <= set(table.columns):
         raise OptionError(f"pairs has the columns {', '.join(table.columns)}; expected user and item.")
     return table.select("user", "item")
+
+
+def _forgotten_in(folder: Path, user: Any) -> bool:
+    """Whether a run on disk knew the user, who is gone from it now. It may be of other data than the run at hand, so it is
+    changed as it stands, and not replaced."""
+    if not folder.exists():
+        return False
+    try:
+        other = Recommender.load(folder)
+        if other.fitted.encoder.user_numbers([user])[0] < 0:
+            return False
+        other.forget(user)
+    except GmlfmError as error:
+        warnings.warn(f"{folder} may still hold the user '{user}' ({error}) and should be deleted.", stacklevel=3)
+        return False
+    return True

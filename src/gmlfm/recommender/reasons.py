@@ -48,7 +48,8 @@ def explain_asking(fitted: Fitted, asking: AttributeTable, item: int) -> Explana
         found = fitted.encoder.attribute_names(rows).rows()
         return [(part, name, str(value)) for part, name, value in found]
 
-    return explain(model, scorer.rows, ids[there], x[there], names, scorer.label_scale)
+    rows = scorer.rows_of(torch.from_numpy(ids[there]))
+    return explain(model, rows, ids[there], x[there], names, scorer.label_scale)
 
 
 def item_number(fitted: Fitted, item: Any) -> int:

@@ -26,7 +26,10 @@ def worth(fitted: Fitted, *, retrain: bool, tell: Callable[[str], None], seed: i
     Shuffling asks how much the trained model leans on a field; training without it, whether it was needed.
     """
     if retrain and "prepared" in fitted.split.options:
-        raise OptionError("a run from a prepared folder cannot be trained again without a field; leave --retrain out.")
+        raise OptionError(
+            "a prepared folder has its fields encoded together, so no run of it can be trained again without one; leave "
+            "--retrain out, or train on the tables themselves (gmlfm train DATA --out RUN) and ask about that run."
+        )
     if not isinstance(fitted.scores, Scorer) or not model_info(fitted.settings.model).uses_attributes:
         raise OptionError(f"'{fitted.settings.model}' does not use attributes, so none is worth anything to it.")
     if len(fitted.split.validation) == 0:

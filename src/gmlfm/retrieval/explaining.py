@@ -51,12 +51,11 @@ def explain(
     names: Names,
     label_scale: tuple[float, float] = (0.0, 1.0),
 ) -> Explanation:
-    """ids, x: the attributes of one whole row, user first, without padding; rows: the table, made ready."""
+    """ids, x: the attributes of one whole row, user first, without padding; rows: theirs, made ready."""
     centre, spread = label_scale
-    here = rows[torch.from_numpy(ids).to(rows.device)]
     with torch.no_grad():
-        linear = (model.linear(here).cpu().double().numpy()) * x
-        weight, distance = (None if one is None else one.cpu().double().numpy() for one in model.pair_parts(here, here))
+        linear = (model.linear(rows).cpu().double().numpy()) * x
+        weight, distance = (None if one is None else one.cpu().double().numpy() for one in model.pair_parts(rows, rows))
     assert weight is not None
     told = [(f"{part}.{name}" if name != part else part, value) for part, name, value in names(ids)]
     bias = getattr(model, "bias", None)

@@ -11,6 +11,7 @@ import torch
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
+_FIRST_LOOK = 8
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,16 @@ def _take_out(scores: Floats, items: Ints, left_out: Sequence[Ints]) -> None:
         return
     gone = np.concatenate(list(left_out))
     rows = np.repeat(np.arange(len(left_out)), [len(one) for one in left_out])
-    place = np.full(max(int(items.max()), int(gone.max())) + 1, -1)
-    place[items] = np.arange(len(items))
-    there = place[gone] >= 0
-    scores[rows[there], place[gone[there]]] = -np.inf
+    if len(gone) < len(items) and (items[1:] > items[:-1]).all():
+        # A few items are looked up, so that one user of a large catalogue does not pay for an index of all of it.
+        place = np.minimum(np.searchsorted(items, gone), len(items) - 1)
+        there = items[place] == gone
+    else:
+        index = np.full(max(int(items.max()), int(gone.max())) + 1, -1)
+        index[items] = np.arange(len(items))
+        place = index[gone]
+        there = place >= 0
+    scores[rows[there], place[there]] = -np.inf
 
 
 def _first_n(scores: Floats, n: int) -> npt.NDArray[np.int64]:
@@ -59,8 +66,10 @@ def _first_n(scores: Floats, n: int) -> npt.NDArray[np.int64]:
     order = np.lexsort((places[:, :n], -values[:, :n]), axis=1)
     result: npt.NDArray[np.int64] = np.take_along_axis(places[:, :n], order, axis=1)
     shared = np.flatnonzero((values[:, n - 1] == values[:, n]) & np.isfinite(values[:, n]))
-    if len(shared):
-        result[shared] = torch.sort(whole[shared], dim=1, descending=True, stable=True).indices[:, :n].numpy()
+    for row in shared:
+        # Whatever is above the last place comes first, in the order found; of those that share it, the first by place.
+        above = int((values[row, :n] > values[row, n]).sum())
+        result[row, above:] = np.flatnonzero(scores[row] == values[row, n])[: n - above]
     return result
 
 
@@ -71,17 +80,28 @@ def _capped(scores: Floats, items: Ints, n: int, caps: Sequence[Cap]) -> npt.NDA
     """
     result = np.full((len(scores), n), -1, np.int64)
     for row in range(len(scores)):
-        order = torch.sort(torch.from_numpy(scores[row]), descending=True, stable=True).indices.numpy()
-        taken: list[dict[int, int]] = [{} for _ in caps]
-        filled = 0
-        for place in order:
-            if filled == n or np.isneginf(scores[row, place]):
+        looked_at = 0
+        while looked_at < len(items):
+            # Caps seldom reach deep into the ranking; where they do, more of it is put in order.
+            looked_at = min(len(items), max(_FIRST_LOOK * n, _FIRST_LOOK * looked_at))
+            found = _walked(scores[row], items, n, caps, _first_n(scores[row : row + 1], looked_at)[0])
+            if len(found) == n:
                 break
-            own = [int(cap.groups[items[place]]) for cap in caps]
-            if any(group >= 0 and met.get(group, 0) >= cap.most for cap, met, group in zip(caps, taken, own, strict=True)):
-                continue
-            for met, group in zip(taken, own, strict=True):
-                met[group] = met.get(group, 0) + 1
-            result[row, filled] = place
-            filled += 1
+        result[row, : len(found)] = found
     return result
+
+
+def _walked(scores: Floats, items: Ints, n: int, caps: Sequence[Cap], order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The first n places of an order that every cap allows; fewer where it ends before."""
+    taken: list[dict[int, int]] = [{} for _ in caps]
+    found: list[int] = []
+    for place in order:
+        if len(found) == n or np.isneginf(scores[place]):
+            break
+        own = [int(cap.groups[items[place]]) for cap in caps]
+        if any(group >= 0 and met.get(group, 0) >= cap.most for cap, met, group in zip(caps, taken, own, strict=True)):
+            continue
+        for met, group in zip(taken, own, strict=True):
+            met[group] = met.get(group, 0) + 1
+        found.append(int(place))
+    return np.array(found, np.int64)

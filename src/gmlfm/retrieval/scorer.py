@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.batches import asking_of
@@ -18,6 +17,7 @@ from gmlfm.data.encoding import Encoded
 from gmlfm.errors import DataError
 from gmlfm.models.base import Attributes, Model, Pairwise
 from gmlfm.retrieval.folding import folded_row, other_items
+from gmlfm.retrieval.itemside import ItemSide
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
@@ -39,18 +39,27 @@ class Scorer:
         """label_scale: centre and spread of the labels that the model was trained on, to give scores in their units."""
         self.model, self._table, self.encoded, self.label_scale = model, table, encoded, label_scale
         self._field_of_row = field_of_row if model.needs_fields else None
-        self._held: tuple[Ints, list[tuple[Tensor, Tensor | None, Tensor | None]]] | None = None
 
     def over(self, encoded: Encoded) -> Scorer:
         """The same model over other data."""
         return Scorer(self.model, self._table, encoded, self._field_of_row, self.label_scale)
 
     @cached_property
-    def rows(self) -> Tensor:
-        """The table, made ready for scoring."""
-        self.model.eval()
-        with torch.no_grad():
+    def _rows(self) -> Tensor:
+        """The whole table, made ready for scoring."""
+        with self._quiet():
             return self.model.ready(self._table)
+
+    def rows_of(self, ids: Tensor) -> Tensor:
+        """Some of the table's rows, made ready; no others are, unless the model has to see them all."""
+        if self.model.whole_table:
+            return self._rows[ids]
+        with self._quiet():
+            return self.model.ready(self._table[ids])
+
+    @cached_property
+    def _item_side(self) -> ItemSide:
+        return ItemSide(self._pairwise(), self._table, self.encoded.item, self._blocks_of)
 
     def pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
         return self.pairs_for(asking_of(self.encoded, users, rows), items)
@@ -72,30 +81,27 @@ class Scorer:
         if not isinstance(model, Pairwise):
             return self._in_units(self._batched(asking, np.broadcast_to(items, (len(asking), len(items))), own_row))
         result = np.empty((len(asking), len(items)), np.float32)
-        by_table = self._tables_are_cheaper(model)
-        width = (self._last - self._first if by_table else 0) + len(items)
-        step = max(1, _NUMBERS_A_BLOCK // max(width, 1))
+        by_table, items_here = self._tables_are_cheaper(model), self._item_side
+        step = max(1, _NUMBERS_A_BLOCK // max((items_here.n_rows if by_table else 0) + len(items), 1))
         with self._quiet():
             for start in range(0, len(asking), step):
                 part = slice(start, start + step)
                 rows, asked = self._asking_rows(self._attributes(asking.ids[part], asking.values[part]), own_row)
                 if by_table:
-                    across = self._by_table(model, rows, asked, items)
+                    across = items_here.by_table(rows, asked, items)
                 else:
-                    across = model.sides(rows, asked, asking=True).vector @ self._vectors(items).T
-                across += self._item_own[items]
+                    across = items_here.by_vectors(model.sides(rows, asked, asking=True).vector, items)
                 across += model.own(rows, asked, asking=True).unsqueeze(1)
                 result[part] = across.cpu().numpy()
         return self._in_units(result)
 
     def _asking_rows(self, asking: Attributes, own_row: Tensor | None) -> tuple[Tensor, Attributes]:
         """The distinct rows of those who ask, and their places; a newcomer's own row stands in for her id."""
-        left, places = torch.unique(asking.ids, return_inverse=True)
-        rows = self.rows[left]
+        rows, asked = self._gathered(asking)
         if own_row is not None:
+            asked.ids[:, 0] = len(rows)
             rows = torch.cat([rows, own_row])
-            places[:, 0] = len(left)
-        return rows, Attributes(places, asking.x, asking.fields)
+        return rows, asked
 
     def _folded(self, asking: AttributeTable, history: Ints) -> Tensor:
         """The newcomer's row, made ready: (1, width)."""
@@ -119,107 +125,56 @@ class Scorer:
         """Where each of a side's entities stands in the learned metric: (N, D)."""
         model = self._pairwise()
         with self._quiet():
-            return torch.cat([model.position(self.rows, one) for one in self._blocks_of(table)])
+            return torch.cat([model.position(rows, one) for rows, one in self._blocks_of(table)])
 
     def _tables_are_cheaper(self, model: Pairwise) -> bool:
         """Multiplications for a user and an item: D by vectors, some 2K by tables for each of the user's attributes."""
         if model.ids_only or not model.decomposes:
             return not model.ids_only
         n_asking = self.encoded.user.ids.shape[1] + self.encoded.context.ids.shape[1]
-        rows_an_item = (self._last - self._first) / max(len(self.encoded.item), 1)
+        rows_an_item = self._item_side.n_rows / max(len(self.encoded.item), 1)
         by_tables = n_asking * rows_an_item * (2.0 * model.row_width + 1.0) + self.encoded.item.ids.shape[1]
         return bool(by_tables < model.side_width)
 
-    def _by_table(self, model: Pairwise, left: Tensor, asking: Attributes, items: Ints) -> Tensor:
-        """cross(u, i) = sum of x_a x_b pair(a, b): pairs of DISTINCT attributes once, then sums by side."""
-        weight, distance = model.pair_parts(left, self.rows[self._first : self._last])
-        table = weight if distance is None else weight.mul_(distance)
-        of_user = functional.embedding_bag(asking.ids, table, per_sample_weights=asking.x, mode="sum")
-        found = torch.zeros(len(asking.ids), len(items), device=table.device)
-        for rows, x, there in self._columns(items):
-            part = of_user.index_select(1, rows)
-            if there is not None:
-                found.index_add_(1, there, part if x is None else part * x)
-            elif x is None:
-                found += part
-            else:
-                found.addcmul_(part, x)
-        return found
-
-    def _columns(self, items: Ints) -> list[tuple[Tensor, Tensor | None, Tensor | None]]:
-        """The items' attributes column by column: rows, x unless it is 1 everywhere, and, where most of a column is padding (a
-        set's later members), which items have one. Kept for the next question, which mostly asks for the same items."""
-        if self._held is None or not np.array_equal(self._held[0], items):
-            chosen = torch.from_numpy(items.astype(np.int64)).to(self._table.device)
-            columns = []
-            for at in range(self.encoded.item.ids.shape[1]):
-                rows, x = self._item_places[chosen, at], self._item_x[chosen, at]
-                there = torch.nonzero(x).squeeze(1)
-                sparse = 2 * len(there) < len(items)
-                if sparse:
-                    rows, x = rows[there], x[there]
-                if len(there):
-                    columns.append((rows, None if bool((x == 1).all()) else x, there if sparse else None))
-            self._held = (items.copy(), columns)
-        return self._held[1]
-
-    def _vectors(self, items: Ints) -> Tensor:
-        everything = np.array_equal(items, np.arange(len(self._item_vectors)))
-        chosen = torch.from_numpy(items.astype(np.int64)).to(self._table.device)
-        return self._item_vectors if everything else self._item_vectors[chosen]
-
-    @cached_property
-    def _first(self) -> int:
-        """The items' rows stand together at the end of the table; padding is row 0."""
-        ids = self.encoded.item.ids
-        return int(ids.min(initial=self._table.shape[0], where=self.encoded.item.values != 0))
-
-    @cached_property
-    def _last(self) -> int:
-        return int(self.encoded.item.ids.max(initial=0)) + 1
-
-    @cached_property
-    def _item_places(self) -> Tensor:
-        places = np.maximum(self.encoded.item.ids.astype(np.int64) - self._first, 0)
-        return torch.from_numpy(places).to(self._table.device)
-
-    @cached_property
-    def _item_x(self) -> Tensor:
-        return torch.from_numpy(np.array(self.encoded.item.values)).to(self._table.device)
-
-    @cached_property
-    def _item_own(self) -> Tensor:
-        model = self._pairwise()
-        return torch.cat([model.own(self.rows, one, asking=False) for one in self._blocks_of(self.encoded.item)])
-
-    @cached_property
-    def _item_vectors(self) -> Tensor:
-        model = self._pairwise()
-        blocks = self._blocks_of(self.encoded.item)
-        return torch.cat([model.sides(self.rows, one, asking=False).vector for one in blocks])
-
-    def _blocks_of(self, table: AttributeTable) -> Iterator[Attributes]:
+    def _blocks_of(self, table: AttributeTable) -> Iterator[tuple[Tensor, Attributes]]:
+        """A side's entities, some at a time: their distinct rows made ready, and their places in them."""
         step = max(1, _NUMBERS_A_BLOCK // (16 * self.model.row_width * table.ids.shape[1]))
         for start in range(0, len(table), step):
-            yield self._attributes(table.ids[start : start + step], table.values[start : start + step])
+            yield self._gathered(self._attributes(table.ids[start : start + step], table.values[start : start + step]))
+
+    def _gathered(self, attributes: Attributes) -> tuple[Tensor, Attributes]:
+        distinct, places = torch.unique(attributes.ids, return_inverse=True)
+        return self.rows_of(distinct), Attributes(places, attributes.x, attributes.fields)
 
     def pairs_for(self, asking: AttributeTable, items: Ints, users: Ints | None = None) -> Floats:
         return self._in_units(self._batched(asking, items))
 
     def _batched(self, asking: AttributeTable, items: Ints, own_row: Tensor | None = None) -> Floats:
-        """Pair after pair through the model."""
+        """Pair after pair through the model: over the whole table made ready once, or a few pairs over their own rows."""
         result = np.empty(items.shape, np.float32)
-        rows = self.rows if own_row is None else torch.cat([self.rows, own_row])
+        few = not self.model.whole_table and items.size * self.encoded.item.ids.shape[1] < len(self._table)
         step = max(1, _PAIRS_A_BLOCK // max(items.shape[1], 1))
         with self._quiet():
             for start in range(0, len(items), step):
                 part = slice(start, start + step)
                 asked = self._attributes(asking.ids[part], asking.values[part])
-                if own_row is not None:
-                    asked.ids[:, 0] = len(self.rows)
                 answering = self._attributes(self.encoded.item.ids[items[part]], self.encoded.item.values[items[part]])
+                rows, asked, answering = self._together(asked, answering) if few else (self._rows, asked, answering)
+                if own_row is not None:
+                    asked.ids[:, 0] = len(rows)
+                    rows = torch.cat([rows, own_row])
                 result[part] = self.model.scores(rows, asked, answering).cpu().numpy()
         return result
+
+    def _together(self, asking: Attributes, answering: Attributes) -> tuple[Tensor, Attributes, Attributes]:
+        ids = torch.cat([asking.ids.flatten(), answering.ids.flatten()])
+        distinct, places = torch.unique(ids, return_inverse=True)
+        left, right = places.split([asking.ids.numel(), answering.ids.numel()])
+        return (
+            self.rows_of(distinct),
+            Attributes(left.view(asking.ids.shape), asking.x, asking.fields),
+            Attributes(right.view(answering.ids.shape), answering.x, answering.fields),
+        )
 
     def _pairwise(self) -> Pairwise:
         assert isinstance(self.model, Pairwise)
