@@ -33,7 +33,7 @@ def test_every_draw_maps_to_the_item_a_plain_walk_finds(
         ]
         assert int(sampler.free(np.array([user]))[0]) == len(set(line))
         drawn = np.arange(len(line))
-        assert sampler._map(np.full(len(line), user, np.int32), drawn).tolist() == line
+        assert sampler.items_left(np.array([user], np.int32), drawn[None])[0].tolist() == line
 
 
 def test_training_negatives_avoid_the_visible_positives_and_only_those() -> None:
@@ -130,3 +130,17 @@ def test_a_user_with_all_items_is_named() -> None:
         implicit_instances(data)
     with pytest.raises(OptionError, match="did you mean 'popularity'"):
         training_sampler(data, make_split(data, "none"), "populrity")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_many_draws_are_placed_by_the_compiled_search_as_by_the_plain_one(
+    weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    users, items = rng.integers(0, 50, 400).astype(np.int32), rng.integers(0, 30, 400).astype(np.int32)
+    weights = rng.integers(1, 9, 30) if weighted else None
+    sampler = NegativeSampler(users, items, 50, np.arange(30, dtype=np.int32), weights)
+    asked = np.flatnonzero(sampler.free(np.arange(50, dtype=np.int32)) > 0).astype(np.int32)
+    plain = sampler.draw(asked, 40, np.random.default_rng(1))
+    monkeypatch.setattr("gmlfm.data.negatives._MANY", 0)
+    np.testing.assert_array_equal(sampler.draw(asked, 40, np.random.default_rng(1)), plain)

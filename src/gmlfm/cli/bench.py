@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from gmlfm.cli import bench_train
 from gmlfm.cli.data import add_data_options
 from gmlfm.cli.main import shared_options
 from gmlfm.data.sources import load_dataset
@@ -21,6 +22,7 @@ from gmlfm.errors import OptionError
 def add_to(commands: Any) -> None:
     parser: argparse.ArgumentParser = commands.add_parser("bench", help="what things cost on this machine")
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
+    bench_train.add_to(kinds)
     topn: argparse.ArgumentParser = kinds.add_parser(
         "topn",
         help="exact top-10 of the whole catalogue",

@@ -20,6 +20,7 @@ from gmlfm.errors import DataError, OptionError, did_you_mean
 
 Items = npt.NDArray[np.int32]
 Weighting = Literal["uniform", "popularity"]
+_MANY = 200_000  # draws at once, from which a compiled search pays
 _TOTAL_WEIGHT = 2**30  # fine enough to tell any two popularities apart, and times 2**32 users still an int64
 
 
@@ -80,9 +81,27 @@ class NegativeSampler:
     def draw(self, users: npt.NDArray[np.int32], n: int, rng: np.random.Generator) -> Items:
         """(len(users), n) items, with replacement."""
         self.check(users, 1)
-        asked = np.repeat(users, n)
-        drawn = rng.integers(0, np.repeat(self._free[users], n))
-        return self._map(asked, drawn).reshape(len(users), n)
+        drawn = rng.integers(0, np.repeat(self._free[users], n)).reshape(len(users), n)
+        return self.items_left(users, drawn)
+
+    def items_left(self, users: npt.NDArray[np.int32], drawn: npt.NDArray[np.int64]) -> Items:
+        """The items at positions of what each user leaves of the line: drawn (len(users), n)."""
+        positions = self._left(users, drawn)
+        places = positions if self._uniform else np.searchsorted(self._ends, positions, side="right")
+        return self._candidates[places]
+
+    def _left(self, users: npt.NDArray[np.int32], drawn: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Positions on the line of all weights, from those on what each user leaves of it."""
+        if drawn.size >= _MANY:
+            from gmlfm.kernels.cpu.sampling import places_left
+
+            found = np.empty_like(drawn)
+            places_left(users, drawn, self._keys, self._first, self._cut_before, self._total, found)
+            return found
+        users64 = users.astype(np.int64)[:, None]
+        passed = np.searchsorted(self._keys, users64 * (self._total + 1) + drawn, side="right")
+        moved: npt.NDArray[np.int64] = drawn + self._cut_before[passed] - self._cut_before[self._first[users64]]
+        return moved
 
     def draw_distinct(self, users: npt.NDArray[np.int32], n: int, rng: np.random.Generator) -> Items:
         """(len(users), n) items, no item twice in a row: repeats are drawn again until there are none."""
@@ -119,13 +138,6 @@ class NegativeSampler:
         positions = self._keys[part] - user * (self._total + 1) + self._cut_before[part] - self._cut_before[self._first[user]]
         places: npt.NDArray[np.int64] = np.searchsorted(self._ends, positions, side="right")
         return places
-
-    def _map(self, users: npt.NDArray[np.int32], drawn: npt.NDArray[np.int64]) -> Items:
-        users64 = users.astype(np.int64)
-        passed = np.searchsorted(self._keys, users64 * (self._total + 1) + drawn, side="right")
-        position = drawn + self._cut_before[passed] - self._cut_before[self._first[users64]]
-        place = position if self._uniform else np.searchsorted(self._ends, position, side="right")
-        return self._candidates[place]
 
     def check(self, users: npt.NDArray[np.int32], n: int) -> None:
         """Every user must leave n items or more."""

@@ -101,9 +101,10 @@ class Job(ABC):
             check = self.validate(material) if validate else None
             trainer.fit(material.batches(), check, self.metric, watch)
         except torch.OutOfMemoryError as error:
+            size = self.settings.batches.batch_size or "auto"
             raise OptionError(
-                f"the GPU's memory is full (k is {getattr(model, 'k', '?')}, batch_size {self.settings.batches.batch_size or 'auto'}, "
-                f"{material.layout.n_rows:,} rows); lower k or batch_size, or use the device cpu."
+                f"the GPU's memory is full ({material.layout.n_rows:,} rows of {model.row_width} numbers, batch_size {size}); "
+                "lower k or batch_size, or use the device cpu."
             ) from error
         return trainer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -59,7 +60,7 @@ class CompiledSteps(ABC):
         self._ids_only = isinstance(model, Pairwise) and model.ids_only
         self._line = DenseLine(self.parameters(model), dense)
         line = (self._line.values, self._line.first, self._line.second, self._line.updates)
-        self._dense = Dense(*(one.numpy() for one in line))
+        self._dense = Dense(*(one.numpy().reshape(1, -1) for one in line))
         state = {name: one.numpy() for name, one in rows.state().items()}
         first = state.get("first", state.get("squares", _NOTHING))
         self._rows = Rows(
@@ -149,7 +150,11 @@ class CompiledSteps(ABC):
         )
 
     def _floats(self, *shape: int) -> Floats:
-        return np.empty(shape, np.float32)
+        """From the start of a cache line on: rows of whole lines are then never read across two."""
+        size = math.prod(shape)
+        room = np.empty(size + 16, np.float32)
+        begin = (-room.ctypes.data // 4) % 16
+        return room[begin : begin + size].reshape(shape)
 
 
 class GmlSteps(CompiledSteps):
@@ -172,7 +177,8 @@ class GmlSteps(CompiledSteps):
             self._floats(most, k),
             self._floats(most),
             self._floats(most),
-            self._floats(lanes, most, 1 + k),
+            self._floats(lanes, most, 1),
+            self._floats(lanes, most, k),
             self._floats(lanes, most, k),
             self._floats(lanes, self._dense.values.size),
             self._floats(lanes),
@@ -198,7 +204,7 @@ class SumSteps(CompiledSteps):
             *self._slots(size, most, groups),
             self._floats(most, width),
             self._floats(lanes, most, width),
-            self._floats(lanes),
+            self._floats(lanes, 1),
             self._floats(lanes),
         )
 

@@ -36,7 +36,7 @@ class Rows(NamedTuple):
 
 
 class Dense(NamedTuple):
-    """All dense parameters in one line, (P,), with what the optimiser keeps of them; updates: (1,)."""
+    """All dense parameters in one line, (1, P), with what the optimiser keeps of them; updates: (1, 1)."""
 
     values: Floats
     first: Floats

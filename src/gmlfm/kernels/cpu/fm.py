@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from gmlfm.kernels.cpu.arrays import Floats, Groups, Ints, Rule
-from gmlfm.kernels.cpu.jit import compiled
+from gmlfm.kernels.cpu.jit import compiled, inlined
 from gmlfm.kernels.cpu.losses import group_loss
-from gmlfm.kernels.cpu.maths import add_scaled, dot
+from gmlfm.kernels.cpu.maths import add_scaled, clear, dot
 
 _ZERO, _HALF, _TWO = np.float32(0.0), np.float32(0.5), np.float32(2.0)
 
@@ -36,65 +36,100 @@ def walk_fm(
     gradients: Floats,
 ) -> Any:
     """The groups begin to end, counted from start: their loss, and its slope at the global bias; those at rows are added up."""
-    size = groups.labels.shape[1]
-    user, back = np.empty(k, np.float32), np.empty(k, np.float32)
-    items = np.empty((size, k), np.float32)
+    size, n_asking, n_answering = groups.labels.shape[1], groups.asking_x.shape[1], groups.answering_x.shape[2]
+    asking_x = groups.asking_x.reshape(-1, 1, n_asking)
+    of_asking = asking.reshape(-1, 1, n_asking)
+    # Row 0 is the user's, then the items'; of each the sum of x v, and the slope at it.
+    sums, back = np.empty((1 + size, k), np.float32), np.empty((1 + size, k), np.float32)
     scores, slopes = np.empty(size, np.float32), np.empty(size, np.float32)
     total, slope_total = _ZERO, _ZERO
     for at in range(begin, end):
         here = start + at
-        own = bias + side(biased, asking[at], groups.asking_x[here], values, user)
+        own = bias + side(biased, of_asking, at, 0, asking_x, here, n_asking, values, sums, 0)
         for g in range(size):
-            scores[g] = own + side(biased, answering[at, g], groups.answering_x[here, g], values, items[g])
-            scores[g] += dot(user, items[g])
+            item = side(biased, answering, at, g, groups.answering_x, here, n_answering, values, sums, 1 + g)
+            scores[g] = own + item + dot(sums, 0, sums, 1 + g)
         scale = share * groups.weights[here] if groups.weights.size else share
-        total += scale * group_loss(rule.objective, scores, groups.labels[here], slopes)
+        total += scale * group_loss(rule.objective, scores, groups.labels, here, slopes)
         slope_sum = _ZERO
         for g in range(size):
-            slope_sum += slopes[g] * scale
-        back[:] = _ZERO
-        add_scaled(back, slope_sum, user)
+            slopes[g] *= scale
+            slope_sum += slopes[g]
+        clear(back, 0)
+        add_scaled(back, 0, slope_sum, sums, 0)
         for g in range(size):
-            slope = slopes[g] * scale
-            add_scaled(back, slope, items[g])
+            add_scaled(back, 0, slopes[g], sums, 1 + g)
             for d in range(k):
-                items[g, d] = slope * (items[g, d] + user[d])
+                back[1 + g, d] = slopes[g] * (sums[1 + g, d] + sums[0, d])
             total += side_back(
-                biased, slope, item_decay, answering[at, g], groups.answering_x[here, g], values, items[g], gradients
-            )
-        total += side_back(biased, slope_sum, user_decay, asking[at], groups.asking_x[here], values, back, gradients)
+                biased, slopes[g], item_decay, answering, at, g, groups.answering_x, here, n_answering, values, back, 1 + g,
+                gradients,
+            )  # fmt: skip
+        total += side_back(
+            biased, slope_sum, user_decay, of_asking, at, 0, asking_x, here, n_asking, values, back, 0, gradients
+        )
         slope_total += slope_sum
     return total, slope_total
 
 
-@compiled
-def side(biased: bool, slots: Ints, x: Floats, values: Floats, together: Floats) -> Any:
-    """A side's linear and within terms; together becomes the sum of its x v."""
-    together[:] = _ZERO
-    own = _ZERO
-    for f in range(slots.size):
-        if x[f] != 0:
-            row = values[slots[f]]
-            if biased:
-                own += x[f] * row[0]
-            own -= _HALF * x[f] * x[f] * dot(row[1:], row[1:])
-            add_scaled(together, x[f], row[1:])
-    return own + _HALF * dot(together, together)
-
-
-@compiled
-def side_back(
-    biased: bool, slope: Any, decay: Any, slots: Ints, x: Floats, values: Floats, back: Floats, gradients: Floats
+@inlined
+def side(
+    biased: bool,
+    slots: Ints,
+    at: int,
+    g: int,
+    xs: Floats,
+    here: int,
+    n: int,
+    values: Floats,
+    sums: Floats,
+    to: int,
 ) -> Any:
-    """back: the slope at the side's sum. Returns what the L2 of these factors adds to the loss."""
-    penalty = _ZERO
-    for f in range(slots.size):
-        if x[f] != 0:
-            gradient, row = gradients[slots[f]], values[slots[f]]
+    """A side's linear and within terms; row `to` of the sums becomes that of its x v."""
+    clear(sums, to)
+    own = _ZERO
+    for f in range(n):
+        x, slot = xs[here, g, f], slots[at, g, f]
+        if x != 0:
             if biased:
-                gradient[0] += slope * x[f]
-            add_scaled(gradient[1:], x[f], back)
-            add_scaled(gradient[1:], _TWO * decay - slope * x[f] * x[f], row[1:])
-            if decay > 0:
-                penalty += decay * dot(row[1:], row[1:])
+                own += x * values[slot, 0]
+            squares = _ZERO
+            for d in range(sums.shape[1]):
+                one = x * values[slot, 1 + d]
+                sums[to, d] += one
+                squares += one * one
+            own -= _HALF * squares
+    return own + _HALF * dot(sums, to, sums, to)
+
+
+@inlined
+def side_back(
+    biased: bool,
+    slope: Any,
+    decay: Any,
+    slots: Ints,
+    at: int,
+    g: int,
+    xs: Floats,
+    here: int,
+    n: int,
+    values: Floats,
+    back: Floats,
+    of: int,
+    gradients: Floats,
+) -> Any:
+    """Row `of` of back: the slope at the side's sum. Returns what the L2 of these factors adds to the loss."""
+    penalty = _ZERO
+    for f in range(n):
+        x, slot = xs[here, g, f], slots[at, g, f]
+        if x != 0:
+            if biased:
+                gradients[slot, 0] += slope * x
+            less = _TWO * decay - slope * x * x
+            squares = _ZERO
+            for d in range(back.shape[1]):
+                one = values[slot, 1 + d]
+                gradients[slot, 1 + d] += x * back[of, d] + less * one
+                squares += one * one
+            penalty += decay * squares
     return penalty

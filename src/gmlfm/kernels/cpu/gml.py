@@ -15,15 +15,17 @@ import numpy as np
 from numba import prange
 
 from gmlfm.kernels.cpu.arrays import Dense, Floats, Groups, Ints, Rows, Rule
-from gmlfm.kernels.cpu.jit import compiled, threaded
+from gmlfm.kernels.cpu.jit import compiled, inlined, threaded
 from gmlfm.kernels.cpu.losses import group_loss, share_of_one
 from gmlfm.kernels.cpu.maths import (
     activate,
+    add_difference,
     add_four,
-    add_product,
     add_scaled,
+    clear,
     dot,
     four_dots,
+    four_ints,
     through_activation,
     through_unit_length,
     to_unit_length,
@@ -50,7 +52,7 @@ class Shape(NamedTuple):
 
 class Work(NamedTuple):
     """Room for one step of at most U distinct rows: features (layers + 1, U, K) from v to before unit length; z (U, K);
-    norms: |z|^2; inverses: 1 / length; and for each lane the gradients of rows (U, 1 + K), of z (U, K) and of the line."""
+    norms: |z|^2; inverses: 1 / length; and for each lane the gradients of w (U, 1), v (U, K), z (U, K) and of the line."""
 
     rows: Ints
     asking: Ints
@@ -59,7 +61,8 @@ class Work(NamedTuple):
     z: Floats
     norms: Floats
     inverses: Floats
-    row_gradients: Floats
+    w_gradients: Floats
+    v_gradients: Floats
     z_gradients: Floats
     dense_gradients: Floats
     losses: Floats
@@ -75,12 +78,12 @@ def run_steps(
         start, stop = at * size, min((at + 1) * size, n_groups)
         found = give_slots(groups, start, stop, rows.slot, work.rows, work.asking, work.answering)
         for lane in prange(lanes):
-            transform(shape, rows.table, dense.values, work, found * lane // lanes, found * (lane + 1) // lanes)
+            transform(shape, rows.table, dense.values[0], work, found * lane // lanes, found * (lane + 1) // lanes)
         share = share_of_one(rule.objective, groups, start, stop)
         n = stop - start
         for lane in prange(lanes):
             begin, end = n * lane // lanes, n * (lane + 1) // lanes
-            walk_groups(shape, rule, groups, share, start, begin, end, dense.values, rows.table, work, found, lane)
+            walk_groups(shape, rule, groups, share, start, begin, end, dense.values[0], rows.table, work, found, lane)
         loss = _ZERO
         for lane in range(lanes):
             loss += work.losses[lane]
@@ -88,11 +91,10 @@ def run_steps(
         if np.isfinite(loss):
             for lane in prange(lanes):
                 begin, end = found * lane // lanes, found * (lane + 1) // lanes
-                finish_rows(shape, rule, rows, dense.values, work, begin, end, lane, lanes)
-            total = work.dense_gradients[0]
+                finish_rows(shape, rule, rows, dense.values[0], work, begin, end, lane, lanes)
             for lane in range(1, lanes):
-                add_scaled(total, _ONE, work.dense_gradients[lane])
-            update_dense(rule, dense, total)
+                add_scaled(work.dense_gradients, 0, _ONE, work.dense_gradients, lane)
+            update_dense(rule, dense, work.dense_gradients)
         take_slots_back(rows.slot, work.rows, found)
         if not np.isfinite(loss):
             break
@@ -115,25 +117,24 @@ def biases_of(shape: Shape, line: Floats) -> Any:
 def transform(shape: Shape, table: Floats, line: Floats, work: Work, begin: int, end: int) -> None:
     """z of the slots begin to end."""
     matrices, biases = matrices_of(shape, line), biases_of(shape, line)
+    v, z, last = work.features[0], work.z, work.features[shape.layers]
     for slot in range(begin, end):
-        row, v = table[work.rows[slot]], work.features[0, slot]
         for k in range(shape.k):
-            v[k] = row[1 + k]
+            v[slot, k] = table[work.rows[slot], 1 + k]
     for layer in range(shape.layers):
         source, target = work.features[layer, begin:end], work.features[layer + 1, begin:end]
         np.dot(source, matrices[layer].T, target)
         for slot in range(end - begin):
             if shape.biased:
-                add_scaled(target[slot], _ONE, biases[layer])
-            activate(shape.activation, target[slot])
+                add_scaled(target, slot, _ONE, biases, layer)
+            activate(shape.activation, target, slot)
     for slot in range(begin, end):
-        last, z = work.features[shape.layers, slot], work.z[slot]
         if shape.unit:
-            work.inverses[slot] = to_unit_length(last, z)
+            work.inverses[slot] = to_unit_length(last, z, slot)
         else:
             for k in range(shape.k):
-                z[k] = last[k]
-        work.norms[slot] = dot(z, z)
+                z[slot, k] = last[slot, k]
+        work.norms[slot] = dot(z, slot, z, slot)
 
 
 @compiled
@@ -155,13 +156,17 @@ def walk_groups(
 
     Attributes are taken by fours, padded with some of x = 0, so that a number read is used four times.
     """
-    row_gradients, z_gradients, dense_gradient = work.row_gradients[lane], work.z_gradients[lane], work.dense_gradients[lane]
-    row_gradients[:found] = _ZERO
+    w_gradients, v_gradients, z_gradients = work.w_gradients[lane], work.v_gradients[lane], work.z_gradients[lane]
+    dense_gradient = work.dense_gradients[lane]
+    w_gradients[:found] = _ZERO
+    v_gradients[:found] = _ZERO
     z_gradients[:found] = _ZERO
     dense_gradient[:] = _ZERO
     n_asking, size, n_answering = groups.asking_ids.shape[1], groups.labels.shape[1], groups.answering_ids.shape[2]
     h, h_gradient = line[1 : 1 + shape.k], dense_gradient[1 : 1 + shape.k]
-    v, z, norms = work.features[0], work.z, work.norms
+    v, z, norms, slot_rows = work.features[0], work.z, work.norms, work.rows
+    asking, answering = work.asking.reshape(-1, 1, n_asking), work.answering
+    asking_x, answering_x = groups.asking_x.reshape(-1, 1, n_asking), groups.answering_x
     most_user, most_items = (n_asking + 3) // 4 * 4, (size * n_answering + 3) // 4 * 4
     # What has a value: slot and x of the user's attributes, slot, x and place in the group of the items'.
     user_slots, user_x = np.zeros(most_user, np.int32), np.zeros(most_user, np.float32)
@@ -170,163 +175,170 @@ def walk_groups(
         np.zeros(most_items, np.float32),
         np.zeros(most_items, np.int32),
     )
+    # x h v and z of the user's attributes; sums: in row 0 the slope at what one of them is multiplied with.
     user_hv, user_z = np.zeros((most_user, shape.k), np.float32), np.zeros((most_user, shape.k), np.float32)
+    sums = np.empty((1, shape.k), np.float32)
     # Of each pair across the sides, the weight and the distance; on the way back, the slopes at z's product and at the weight.
     weights = np.zeros((most_items, most_user), np.float32)
     distances = np.zeros((most_items, most_user), np.float32)
-    sums = np.empty(shape.k, np.float32)
     scores, slopes = np.empty(size, np.float32), np.empty(size, np.float32)
     total = _ZERO
     for at in range(begin, end):
         here = start + at
-        own = line[0] + within(shape, work.asking[at], groups.asking_x[here], h, v, z, norms)
+        own = line[0] + within(shape, asking, at, 0, asking_x, here, n_asking, h, v, z, norms)
         n_user = 0
         for f in range(n_asking):
-            x, slot = groups.asking_x[here, f], work.asking[at, f]
+            x, slot = asking_x[here, 0, f], asking[at, 0, f]
             if x != 0:
-                own += x * table[work.rows[slot], 0]
+                own += x * table[slot_rows[slot], 0]
                 user_slots[n_user], user_x[n_user] = slot, x
-                user_hv[n_user] = _ZERO
-                add_product(user_hv[n_user], x, h, v[slot])
-                user_z[n_user] = z[slot]
+                for k in range(shape.k):
+                    user_hv[n_user, k] = x * h[k] * v[slot, k]
+                for k in range(shape.k):
+                    user_z[n_user, k] = z[slot, k]
                 n_user += 1
         for a in range(n_user, (n_user + 3) // 4 * 4):
-            user_slots[a], user_hv[a], user_z[a] = 0, _ZERO, _ZERO
+            user_slots[a] = 0
+            clear(user_hv, a)
+            clear(user_z, a)
         n_items = 0
         for g in range(size):
-            score = own + within(shape, work.answering[at, g], groups.answering_x[here, g], h, v, z, norms)
+            score = own + within(shape, answering, at, g, answering_x, here, n_answering, h, v, z, norms)
             for f in range(n_answering):
-                x, slot = groups.answering_x[here, g, f], work.answering[at, g, f]
+                x, slot = answering_x[here, g, f], answering[at, g, f]
                 if x != 0:
                     item_slots[n_items], item_x[n_items], item_of[n_items] = slot, x, g
-                    score += x * table[work.rows[slot], 0]
+                    score += x * table[slot_rows[slot], 0]
                     for a in range(0, n_user, 4):
-                        found_weights = four_dots(v[slot], user_hv, a)
-                        found_products = four_dots(z[slot], user_z, a)
+                        by_weight = four_dots(v, slot, user_hv, a)
+                        by_product = four_dots(z, slot, user_z, a)
                         for i in range(4):
-                            distance = found_products[i]
+                            distance = by_product[i]
                             if not shape.cosine:
                                 distance = norms[slot] + norms[user_slots[a + i]] - _TWO * distance
-                            weights[n_items, a + i], distances[n_items, a + i] = found_weights[i], distance
-                            score += x * found_weights[i] * distance
+                            weights[n_items, a + i], distances[n_items, a + i] = by_weight[i], distance
+                            score += x * by_weight[i] * distance
                     n_items += 1
             scores[g] = score
         scale = share * groups.weights[here] if groups.weights.size else share
-        total += scale * group_loss(rule.objective, scores, groups.labels[here], slopes)
+        total += scale * group_loss(rule.objective, scores, groups.labels, here, slopes)
         slope_sum = _ZERO
         for g in range(size):
             slopes[g] *= scale
             slope_sum += slopes[g]
             within_back(
-                shape,
-                slopes[g],
-                work.answering[at, g],
-                groups.answering_x[here, g],
-                h,
-                v,
-                z,
-                norms,
-                row_gradients,
-                z_gradients,
+                shape, slopes[g], answering, at, g, answering_x, here, n_answering, h, v, z, norms, v_gradients, z_gradients,
                 h_gradient,
-            )
+            )  # fmt: skip
         within_back(
-            shape, slope_sum, work.asking[at], groups.asking_x[here], h, v, z, norms, row_gradients, z_gradients, h_gradient
+            shape, slope_sum, asking, at, 0, asking_x, here, n_asking, h, v, z, norms, v_gradients, z_gradients, h_gradient
         )
         dense_gradient[0] += slope_sum
         for b in range(n_items):
-            slope, slot = slopes[item_of[b]] * item_x[b], item_slots[b]
-            row_gradients[slot, 0] += slope
-            v_gradient, z_gradient, own_z = row_gradients[slot, 1:], z_gradients[slot], _ZERO
+            slope, slot, own_z = slopes[item_of[b]] * item_x[b], item_slots[b], _ZERO
+            w_gradients[slot, 0] += slope
             for a in range(0, n_user, 4):
                 for i in range(a, a + 4):
                     at_product = slope * weights[b, i] * (_ONE if shape.cosine else -_TWO)
                     own_z -= at_product
                     distances[b, i], weights[b, i] = slope * distances[b, i], at_product
-                by_weight, by_product = distances[b, a : a + 4], weights[b, a : a + 4]
-                add_four(v_gradient, by_weight, user_hv[a], user_hv[a + 1], user_hv[a + 2], user_hv[a + 3])
-                add_four(z_gradient, by_product, user_z[a], user_z[a + 1], user_z[a + 2], user_z[a + 3])
+                by_weight = distances[b, a], distances[b, a + 1], distances[b, a + 2], distances[b, a + 3]
+                add_four(v_gradients, slot, by_weight, user_hv, (a, a + 1, a + 2, a + 3))
+                by_product = weights[b, a], weights[b, a + 1], weights[b, a + 2], weights[b, a + 3]
+                add_four(z_gradients, slot, by_product, user_z, (a, a + 1, a + 2, a + 3))
             if not shape.cosine:
-                add_scaled(z_gradient, own_z, z[slot])
+                add_scaled(z_gradients, slot, own_z, z, slot)
         for b in range(n_items, (n_items + 3) // 4 * 4):
             item_slots[b] = 0
-            distances[b] = _ZERO
-            weights[b] = _ZERO
+            clear(distances, b)
+            clear(weights, b)
         for a in range(n_user):
             slot, x, own_z = user_slots[a], user_x[a], _ZERO
-            v_gradient, z_gradient = row_gradients[slot, 1:], z_gradients[slot]
-            row_gradients[slot, 0] += slope_sum * x
-            sums[:] = _ZERO
+            w_gradients[slot, 0] += slope_sum * x
+            clear(sums, 0)
             for b in range(0, n_items, 4):
-                i, j, m, n = item_slots[b], item_slots[b + 1], item_slots[b + 2], item_slots[b + 3]
-                by_weight, by_product = distances[b : b + 4, a], weights[b : b + 4, a]
+                items = four_ints(item_slots, b)
+                by_weight = distances[b, a], distances[b + 1, a], distances[b + 2, a], distances[b + 3, a]
+                by_product = weights[b, a], weights[b + 1, a], weights[b + 2, a], weights[b + 3, a]
                 own_z -= by_product[0] + by_product[1] + by_product[2] + by_product[3]
-                add_four(sums, by_weight, v[i], v[j], v[m], v[n])
-                add_four(z_gradient, by_product, z[i], z[j], z[m], z[n])
-            add_product(v_gradient, x, h, sums)
-            add_product(h_gradient, x, v[slot], sums)
+                add_four(sums, 0, by_weight, v, items)
+                add_four(z_gradients, slot, by_product, z, items)
+            for k in range(shape.k):
+                v_gradients[slot, k] += x * h[k] * sums[0, k]
+            for k in range(shape.k):
+                h_gradient[k] += x * v[slot, k] * sums[0, k]
             if not shape.cosine:
-                add_scaled(z_gradient, own_z, z[slot])
+                add_scaled(z_gradients, slot, own_z, z, slot)
     work.losses[lane] = total
 
 
-@compiled
-def within(shape: Shape, slots: Ints, x: Floats, h: Floats, v: Floats, z: Floats, norms: Floats) -> Any:
-    """The pairs of one side's own attributes."""
+@inlined
+def within(
+    shape: Shape, slots: Ints, at: int, g: int, xs: Floats, here: int, n: int, h: Floats, v: Floats, z: Floats, norms: Floats
+) -> Any:
+    """The pairs of one side's own attributes: slots[at, g], xs[here, g], n of them."""
     total = _ZERO
-    for i in range(1, slots.size):
-        if x[i] == 0:
+    for i in range(1, n):
+        x, one = xs[here, g, i], slots[at, g, i]
+        if x == 0:
             continue
         for j in range(i):
-            if x[j] != 0:
-                weight, distance = weight_and_distance(shape, slots[i], slots[j], h, v, z, norms)
-                total += x[i] * x[j] * weight * distance
+            if xs[here, g, j] != 0:
+                weight, distance = weight_and_distance(shape, one, slots[at, g, j], h, v, z, norms)
+                total += x * xs[here, g, j] * weight * distance
     return total
 
 
-@compiled
+@inlined
 def within_back(
     shape: Shape,
     slope: Any,
     slots: Ints,
-    x: Floats,
+    at: int,
+    g: int,
+    xs: Floats,
+    here: int,
+    n: int,
     h: Floats,
     v: Floats,
     z: Floats,
     norms: Floats,
-    row_gradients: Floats,
+    v_gradients: Floats,
     z_gradients: Floats,
     h_gradient: Floats,
 ) -> None:
-    for i in range(1, slots.size):
-        if x[i] == 0:
+    for i in range(1, n):
+        x, one = xs[here, g, i], slots[at, g, i]
+        if x == 0:
             continue
-        one = slots[i]
         for j in range(i):
-            if x[j] == 0:
+            if xs[here, g, j] == 0:
                 continue
-            other = slots[j]
+            other = slots[at, g, j]
             weight, distance = weight_and_distance(shape, one, other, h, v, z, norms)
-            by_weight = slope * x[i] * x[j] * distance
-            by_product = slope * x[i] * x[j] * weight * (_ONE if shape.cosine else -_TWO)
-            add_product(row_gradients[one, 1:], by_weight, h, v[other])
-            add_product(row_gradients[other, 1:], by_weight, h, v[one])
-            add_product(h_gradient, by_weight, v[one], v[other])
-            add_scaled(z_gradients[one], by_product, z[other])
-            add_scaled(z_gradients[other], by_product, z[one])
-            if not shape.cosine:
-                add_scaled(z_gradients[one], -by_product, z[one])
-                add_scaled(z_gradients[other], -by_product, z[other])
+            by_weight = slope * x * xs[here, g, j] * distance
+            by_product = slope * x * xs[here, g, j] * weight * (_ONE if shape.cosine else -_TWO)
+            for k in range(shape.k):
+                v_gradients[one, k] += by_weight * h[k] * v[other, k]
+            for k in range(shape.k):
+                v_gradients[other, k] += by_weight * h[k] * v[one, k]
+            for k in range(shape.k):
+                h_gradient[k] += by_weight * v[one, k] * v[other, k]
+            if shape.cosine:
+                add_scaled(z_gradients, one, by_product, z, other)
+                add_scaled(z_gradients, other, by_product, z, one)
+            else:
+                add_difference(z_gradients, one, by_product, z, other, one)
+                add_difference(z_gradients, other, by_product, z, one, other)
 
 
-@compiled
+@inlined
 def weight_and_distance(shape: Shape, one: int, other: int, h: Floats, v: Floats, z: Floats, norms: Floats) -> Any:
     """h^T (v_i * v_j) and D(z_i, z_j)."""
-    v_one, v_other, z_one, z_other = v[one], v[other], z[one], z[other]
     weight, product = _ZERO, _ZERO
-    for k in range(h.size):
-        weight += h[k] * v_one[k] * v_other[k]
-        product += z_one[k] * z_other[k]
+    for k in range(shape.k):
+        weight += h[k] * v[one, k] * v[other, k]
+        product += z[one, k] * z[other, k]
     return weight, product if shape.cosine else norms[one] + norms[other] - _TWO * product
 
 
@@ -339,25 +351,30 @@ def finish_rows(
     The layers' gradients of these rows go to this lane's line; z, no longer needed, holds what comes back from layer to layer.
     """
     matrices, own_line = matrices_of(shape, line), work.dense_gradients[lane]
-    for slot in range(begin, end):
-        gradient, z_gradient = work.row_gradients[0, slot], work.z_gradients[0, slot]
-        for other in range(1, lanes):
-            add_scaled(gradient, _ONE, work.row_gradients[other, slot])
-            add_scaled(z_gradient, _ONE, work.z_gradients[other, slot])
-        if shape.unit:
-            through_unit_length(work.z[slot], work.inverses[slot], z_gradient)
-    back, spare = work.z_gradients[0, begin:end], work.z[begin:end]
+    w_gradients, v_gradients, z_gradients, z = work.w_gradients[0], work.v_gradients[0], work.z_gradients[0], work.z
+    for other in range(1, lanes):
+        w_theirs, v_theirs, z_theirs = work.w_gradients[other], work.v_gradients[other], work.z_gradients[other]
+        for slot in range(begin, end):
+            w_gradients[slot, 0] += w_theirs[slot, 0]
+            add_scaled(v_gradients, slot, _ONE, v_theirs, slot)
+            add_scaled(z_gradients, slot, _ONE, z_theirs, slot)
+    if shape.unit:
+        for slot in range(begin, end):
+            through_unit_length(z, slot, work.inverses[slot], z_gradients, slot)
+    back, spare = z_gradients[begin:end], z[begin:end]
     matrix_gradients, bias_gradients = matrices_of(shape, own_line), biases_of(shape, own_line)
     for layer in range(shape.layers - 1, -1, -1):
         source, out = work.features[layer, begin:end], work.features[layer + 1, begin:end]
         for slot in range(end - begin):
-            through_activation(shape.activation, out[slot], back[slot])
+            through_activation(shape.activation, out, slot, back, slot)
             if shape.biased:
-                add_scaled(bias_gradients[layer], _ONE, back[slot])
+                add_scaled(bias_gradients, layer, _ONE, back, slot)
         np.dot(back.T, source, matrix_gradients[layer])
         np.dot(back, matrices[layer], spare)
         back, spare = spare, back
-    for slot in range(end - begin):
-        gradient = work.row_gradients[0, begin + slot]
-        add_scaled(gradient[1:], _ONE, back[slot])
-        update_row(rule, rows, work.rows[begin + slot], gradient)
+    whole = np.empty((1, 1 + shape.k), np.float32)
+    for slot in range(begin, end):
+        whole[0, 0] = w_gradients[slot, 0]
+        for k in range(shape.k):
+            whole[0, 1 + k] = v_gradients[slot, k] + back[slot - begin, k]
+        update_row(rule, rows, work.rows[slot], whole, 0)

@@ -26,20 +26,20 @@ def sigmoid(x: Any) -> Any:
 
 
 @compiled
-def group_loss(objective: int, scores: Floats, labels: Floats, slopes: Floats) -> Any:
-    """The sum over the group's terms; slopes are its derivatives. 0 squared, 1 logistic, 2 bpr, 3 softmax."""
+def group_loss(objective: int, scores: Floats, labels: Floats, at: int, slopes: Floats) -> Any:
+    """The sum over the group's terms; slopes are its derivatives; labels: row `at`. 0 squared, 1 logistic, 2 bpr, 3 softmax."""
     size = scores.size
     total = np.float32(0.0)
     if objective == 0:
         for g in range(size):
-            off = scores[g] - labels[g]
+            off = scores[g] - labels[at, g]
             total += off * off
             slopes[g] = off + off
     elif objective == 1:
         for g in range(size):
-            margin = -labels[g] * scores[g]
+            margin = -labels[at, g] * scores[g]
             total += soft_plus(margin)
-            slopes[g] = -labels[g] * sigmoid(margin)
+            slopes[g] = -labels[at, g] * sigmoid(margin)
     elif objective == 2:
         slopes[0] = np.float32(0.0)
         for g in range(1, size):

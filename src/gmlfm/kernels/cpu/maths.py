@@ -1,4 +1,8 @@
-"""The innermost loops."""
+"""The innermost loops, over one row of each matrix.
+
+Rows are named by their number: a view of a row would count references to its matrix, and two threads that count at one place
+cost more than the row itself.
+"""
 
 from __future__ import annotations
 
@@ -6,115 +10,127 @@ from typing import Any
 
 import numpy as np
 
-from gmlfm.kernels.cpu.arrays import Floats
-from gmlfm.kernels.cpu.jit import compiled
+from gmlfm.kernels.cpu.arrays import Floats, Ints
+from gmlfm.kernels.cpu.jit import inlined
 
-_ONE, _TWO, _HALF = np.float32(1.0), np.float32(2.0), np.float32(0.5)
-_NEARLY_ONE, _EIGHTH = np.float32(9.0), np.float32(0.125)
-# The continued fraction of tanh, cut after its sixth term: right to float32 up to 9/8.
-_P0, _P1, _P2 = np.float32(10395.0), np.float32(1260.0), np.float32(21.0)
-_Q1, _Q2 = np.float32(4725.0), np.float32(210.0)
+_ZERO, _ONE, _HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
+_NEARLY_ONE = np.float32(9.0)
+# x P(x^2) / Q(x^2), fitted to tanh up to 9, where it is 1 in float32; at most 2e-8 off, before rounding.
+_P1, _P2, _P3, _P4 = (np.float32(one) for one in (0.13381027, 0.0034955894, 2.06091e-05, 1.3354685e-08))
+_Q1, _Q2, _Q3, _Q4 = (np.float32(one) for one in (0.46714342, 0.025876988, 0.00032856368, 7.7765685e-07))
 _SMALLEST, _LARGEST_INVERSE = np.float32(1e-12), np.float32(1e6)
 
 
-@compiled
+@inlined
 def tanh(x: Any) -> Any:
-    """By the fraction at x/8 and three times tanh 2y = 2t / (1 + t^2): no call, so that loops over it become vector loops."""
-    y = min(max(x, -_NEARLY_ONE), _NEARLY_ONE) * _EIGHTH
+    """By a fraction of polynomials: no call and one division, so that loops over it become vector loops."""
+    y = min(max(x, -_NEARLY_ONE), _NEARLY_ONE)
     y2 = y * y
-    t = y * (_P0 + y2 * (_P1 + y2 * _P2)) / (_P0 + y2 * (_Q1 + y2 * (_Q2 + y2)))
-    t = _TWO * t / (_ONE + t * t)
-    t = _TWO * t / (_ONE + t * t)
-    return _TWO * t / (_ONE + t * t)
+    above = _ONE + y2 * (_P1 + y2 * (_P2 + y2 * (_P3 + y2 * _P4)))
+    return y * above / (_ONE + y2 * (_Q1 + y2 * (_Q2 + y2 * (_Q3 + y2 * _Q4))))
 
 
-@compiled
-def activate(kind: int, line: Floats) -> None:
+@inlined
+def activate(kind: int, rows: Floats, at: int) -> None:
     """0 identity, 1 tanh, 2 relu, 3 sigmoid."""
     if kind == 1:
-        for k in range(line.size):
-            line[k] = tanh(line[k])
+        for k in range(rows.shape[1]):
+            rows[at, k] = tanh(rows[at, k])
     elif kind == 2:
-        for k in range(line.size):
-            line[k] = max(line[k], np.float32(0.0))
+        for k in range(rows.shape[1]):
+            rows[at, k] = max(rows[at, k], _ZERO)
     elif kind == 3:
-        for k in range(line.size):
-            line[k] = _HALF + _HALF * tanh(_HALF * line[k])
+        for k in range(rows.shape[1]):
+            rows[at, k] = _HALF + _HALF * tanh(_HALF * rows[at, k])
 
 
-@compiled
-def through_activation(kind: int, out: Floats, gradient: Floats) -> None:
+@inlined
+def through_activation(kind: int, out: Floats, at: int, gradient: Floats, to: int) -> None:
     """The gradient of what went in, from that of what came out, in place."""
     if kind == 1:
-        for k in range(out.size):
-            gradient[k] *= _ONE - out[k] * out[k]
+        for k in range(out.shape[1]):
+            gradient[to, k] *= _ONE - out[at, k] * out[at, k]
     elif kind == 2:
-        for k in range(out.size):
-            gradient[k] = gradient[k] if out[k] > 0 else np.float32(0.0)
+        for k in range(out.shape[1]):
+            gradient[to, k] = gradient[to, k] if out[at, k] > 0 else _ZERO
     elif kind == 3:
-        for k in range(out.size):
-            gradient[k] *= out[k] * (_ONE - out[k])
+        for k in range(out.shape[1]):
+            gradient[to, k] *= out[at, k] * (_ONE - out[at, k])
 
 
-@compiled
-def dot(left: Floats, right: Floats) -> Any:
-    total = np.float32(0.0)
-    for k in range(left.size):
-        total += left[k] * right[k]
-    return total
-
-
-@compiled
-def add_scaled(target: Floats, scale: Any, source: Floats) -> None:
-    for k in range(target.size):
-        target[k] += scale * source[k]
-
-
-@compiled
-def to_unit_length(source: Floats, target: Floats) -> Any:
+@inlined
+def to_unit_length(source: Floats, target: Floats, at: int) -> Any:
     """target = source / |source|; returns 1 / |source|, negative for a vector so short that it is only scaled."""
-    squares = dot(source, source)
+    squares = _ZERO
+    for k in range(source.shape[1]):
+        squares += source[at, k] * source[at, k]
     short = squares <= _SMALLEST
     inverse = _LARGEST_INVERSE if short else _ONE / np.sqrt(squares)
-    for k in range(source.size):
-        target[k] = source[k] * inverse
+    for k in range(source.shape[1]):
+        target[at, k] = source[at, k] * inverse
     return -inverse if short else inverse
 
 
-@compiled
-def through_unit_length(unit: Floats, inverse: Any, gradient: Floats) -> None:
+@inlined
+def through_unit_length(unit: Floats, at: int, inverse: Any, gradient: Floats, to: int) -> None:
     """The gradient of the vector from that of its unit form, in place."""
-    if inverse < 0:
-        for k in range(unit.size):
-            gradient[k] *= -inverse
-        return
-    along = dot(unit, gradient)
-    for k in range(unit.size):
-        gradient[k] = inverse * (gradient[k] - along * unit[k])
+    along = _ZERO
+    if inverse > 0:
+        for k in range(unit.shape[1]):
+            along += unit[at, k] * gradient[to, k]
+    size = abs(inverse)
+    for k in range(unit.shape[1]):
+        gradient[to, k] = size * (gradient[to, k] - along * unit[at, k])
 
 
-@compiled
-def add_product(target: Floats, scale: Any, left: Floats, right: Floats) -> None:
-    for k in range(target.size):
-        target[k] += scale * left[k] * right[k]
+@inlined
+def clear(target: Floats, to: int) -> None:
+    for k in range(target.shape[1]):
+        target[to, k] = _ZERO
 
 
-@compiled
-def add_four(target: Floats, scales: Floats, one: Floats, two: Floats, three: Floats, four: Floats) -> None:
-    a, b, c, d = scales[0], scales[1], scales[2], scales[3]
-    for k in range(target.size):
-        target[k] += a * one[k] + b * two[k] + c * three[k] + d * four[k]
+@inlined
+def dot(left: Floats, i: int, right: Floats, j: int) -> Any:
+    total = _ZERO
+    for k in range(left.shape[1]):
+        total += left[i, k] * right[j, k]
+    return total
 
 
-@compiled
-def four_dots(line: Floats, others: Floats, at: int) -> Any:
-    """The products of a line with the four rows from `at` on."""
-    one, two, three, four = others[at], others[at + 1], others[at + 2], others[at + 3]
-    a, b, c, d = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
-    for k in range(line.size):
-        x = line[k]
-        a += x * one[k]
-        b += x * two[k]
-        c += x * three[k]
-        d += x * four[k]
+@inlined
+def add_scaled(target: Floats, to: int, scale: Any, source: Floats, at: int) -> None:
+    for k in range(target.shape[1]):
+        target[to, k] += scale * source[at, k]
+
+
+@inlined
+def add_difference(target: Floats, to: int, scale: Any, source: Floats, at: int, less: int) -> None:
+    for k in range(target.shape[1]):
+        target[to, k] += scale * (source[at, k] - source[less, k])
+
+
+@inlined
+def add_four(target: Floats, to: int, scales: Any, source: Floats, at: Any) -> None:
+    """Four rows of the source, each times its scale."""
+    a, b, c, d = scales
+    one, two, three, four = at
+    for k in range(target.shape[1]):
+        target[to, k] += a * source[one, k] + b * source[two, k] + c * source[three, k] + d * source[four, k]
+
+
+@inlined
+def four_dots(line: Floats, at: int, others: Floats, first: int) -> Any:
+    """The products of a row with the four rows of others from `first` on."""
+    a, b, c, d = _ZERO, _ZERO, _ZERO, _ZERO
+    for k in range(line.shape[1]):
+        x = line[at, k]
+        a += x * others[first, k]
+        b += x * others[first + 1, k]
+        c += x * others[first + 2, k]
+        d += x * others[first + 3, k]
     return a, b, c, d
+
+
+@inlined
+def four_ints(source: Ints, at: int) -> Any:
+    return source[at], source[at + 1], source[at + 2], source[at + 3]

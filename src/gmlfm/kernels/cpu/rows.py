@@ -46,43 +46,48 @@ def take_slots_back(slot: Ints, rows: Ints, found: int) -> None:
 
 @compiled
 def update(
-    rule: Rule, values: Floats, gradient: Floats, first: Floats, second: Floats, updates: Floats, weight_decay: Any
+    rule: Rule,
+    values: Floats,
+    first: Floats,
+    second: Floats,
+    updates: Floats,
+    row: int,
+    gradients: Floats,
+    at: int,
+    weight_decay: Any,
 ) -> None:
-    """One row or all dense parameters; updates: (1,), how often so far; optimiser: 0 sgd, 1 adagrad, 2 adam."""
+    """A row against row `at` of the gradients; updates: how often so far; optimiser: 0 sgd, 1 adagrad, 2 adam."""
     lr = rule.lr
     if weight_decay > 0:
-        for k in range(values.size):
-            values[k] *= _ONE - lr * weight_decay
+        for k in range(values.shape[1]):
+            values[row, k] *= _ONE - lr * weight_decay
     if rule.optimiser == 0:
-        for k in range(values.size):
-            values[k] -= lr * gradient[k]
+        for k in range(values.shape[1]):
+            values[row, k] -= lr * gradients[at, k]
     elif rule.optimiser == 1:
-        for k in range(values.size):
-            first[k] += gradient[k] * gradient[k]
-            values[k] -= lr * gradient[k] / (np.sqrt(first[k]) + _ADAGRAD_EPSILON)
+        for k in range(values.shape[1]):
+            first[row, k] += gradients[at, k] * gradients[at, k]
+            values[row, k] -= lr * gradients[at, k] / (np.sqrt(first[row, k]) + _ADAGRAD_EPSILON)
     else:
-        updates[0] += _ONE
-        times = min(int(updates[0]), rule.fading_first.size - 1)
+        updates[row, 0] += _ONE
+        times = min(int(updates[row, 0]), rule.fading_first.size - 1)
         step, scale = lr * rule.fading_first[times], rule.fading_second[times]
-        for k in range(values.size):
-            one = gradient[k]
-            mean = _KEPT * first[k] + _NEW * one
-            square = _KEPT_SQUARES * second[k] + _NEW_SQUARES * one * one
-            first[k], second[k] = mean, square
-            values[k] -= step * mean / (np.sqrt(square * scale) + _ADAM_EPSILON)
+        for k in range(values.shape[1]):
+            one = gradients[at, k]
+            mean = _KEPT * first[row, k] + _NEW * one
+            square = _KEPT_SQUARES * second[row, k] + _NEW_SQUARES * one * one
+            first[row, k], second[row, k] = mean, square
+            values[row, k] -= step * mean / (np.sqrt(square * scale) + _ADAM_EPSILON)
 
 
 @compiled
-def update_row(rule: Rule, rows: Rows, row: int, gradient: Floats) -> None:
-    # Where an optimiser keeps nothing, there is one row that stands for all and is not touched.
-    first = rows.first[min(row, rows.first.shape[0] - 1)]
-    second = rows.second[min(row, rows.second.shape[0] - 1)]
-    updates = rows.updates[min(row, rows.updates.shape[0] - 1)]
-    update(rule, rows.table[row], gradient, first, second, updates, rule.weight_decay)
+def update_row(rule: Rule, rows: Rows, row: int, gradients: Floats, at: int) -> None:
+    update(rule, rows.table, rows.first, rows.second, rows.updates, row, gradients, at, rule.weight_decay)
 
 
 @compiled
-def update_dense(rule: Rule, dense: Dense, gradient: Floats) -> None:
+def update_dense(rule: Rule, dense: Dense, gradients: Floats) -> None:
+    """By the first row of the gradients."""
     if rule.optimiser != 2:
-        dense.updates[0] += _ONE  # Adam counts by itself
-    update(rule, dense.values, gradient, dense.first, dense.second, dense.updates, np.float32(0.0))
+        dense.updates[0, 0] += _ONE  # Adam counts by itself
+    update(rule, dense.values, dense.first, dense.second, dense.updates, 0, gradients, 0, np.float32(0.0))

@@ -54,10 +54,11 @@ def run_steps(
         found = give_slots(groups, start, stop, rows.slot, work.rows, work.asking, work.answering)
         share, n = share_of_one(rule.objective, groups, start, stop), stop - start
         for slot in range(found):
-            work.values[slot] = rows.table[work.rows[slot]]
+            for k in range(work.values.shape[1]):
+                work.values[slot, k] = rows.table[work.rows[slot], k]
         for lane in prange(lanes):
             begin, end = n * lane // lanes, n * (lane + 1) // lanes
-            walk_groups(shape, rule, groups, share, start, n, begin, end, dense.values[0], work, found, lane)
+            walk_groups(shape, rule, groups, share, start, n, begin, end, dense.values[0, 0], work, found, lane)
         loss = _ZERO
         for lane in range(lanes):
             loss += work.losses[lane]
@@ -66,8 +67,8 @@ def run_steps(
             for lane in prange(lanes):
                 finish_rows(rule, rows, work, found * lane // lanes, found * (lane + 1) // lanes, lanes)
             for lane in range(1, lanes):
-                work.bias_gradients[0] += work.bias_gradients[lane]
-            update_dense(rule, dense, work.bias_gradients[:1])
+                work.bias_gradients[0, 0] += work.bias_gradients[lane, 0]
+            update_dense(rule, dense, work.bias_gradients)
         take_slots_back(rows.slot, work.rows, found)
         if not np.isfinite(loss):
             break
@@ -113,13 +114,15 @@ def walk_groups(
             work.answering,
             gradients,
         )
-    work.losses[lane], work.bias_gradients[lane] = loss, slope
+    work.losses[lane], work.bias_gradients[lane, 0] = loss, slope
 
 
 @compiled
 def finish_rows(rule: Rule, rows: Rows, work: Work, begin: int, end: int, lanes: int) -> None:
+    together = work.gradients[0]
+    for other in range(1, lanes):
+        theirs = work.gradients[other]
+        for slot in range(begin, end):
+            add_scaled(together, slot, _ONE, theirs, slot)
     for slot in range(begin, end):
-        gradient = work.gradients[0, slot]
-        for other in range(1, lanes):
-            add_scaled(gradient, _ONE, work.gradients[other, slot])
-        update_row(rule, rows, work.rows[slot], gradient)
+        update_row(rule, rows, work.rows[slot], together, slot)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from gmlfm.kernels.cpu.arrays import Floats, Groups, Ints, Rule
-from gmlfm.kernels.cpu.jit import compiled
+from gmlfm.kernels.cpu.jit import compiled, inlined
 from gmlfm.kernels.cpu.losses import group_loss
-from gmlfm.kernels.cpu.maths import add_scaled, dot
+from gmlfm.kernels.cpu.maths import add_scaled, clear, dot
 
-_ZERO, _ONE, _TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
+_ZERO, _TWO = np.float32(0.0), np.float32(2.0)
 
 
 @compiled
@@ -36,98 +36,121 @@ def walk_transfm(
     gradients: Floats,
 ) -> Any:
     """The groups begin to end, counted from start: their loss, and its slope at the global bias; those at rows are added up."""
-    size = groups.labels.shape[1]
-    starts, starts_back = np.empty(k, np.float32), np.empty(k, np.float32)
-    ends, ends_back = np.empty((size, k), np.float32), np.empty(k, np.float32)
+    size, n_asking, n_answering = groups.labels.shape[1], groups.asking_x.shape[1], groups.answering_x.shape[2]
+    asking_x = groups.asking_x.reshape(-1, 1, n_asking)
+    of_asking = asking.reshape(-1, 1, n_asking)
+    # Row 0 is the user's, then the items': sums of x times the points, and the slopes at them.
+    sums, back = np.empty((1 + size, k), np.float32), np.empty((1 + size, k), np.float32)
     squares, amounts = np.empty(size, np.float32), np.empty(size, np.float32)
     scores, slopes = np.empty(size, np.float32), np.empty(size, np.float32)
     total, slope_total = _ZERO, _ZERO
     for at in range(begin, end):
         here = start + at
-        own, user_squares, user_amount = side(k, asking[at], groups.asking_x[here], values, starts, True)
+        own, user_squares, user_amount = side(k, of_asking, at, 0, asking_x, here, n_asking, values, sums, 0, True)
         for g in range(size):
-            item, squares[g], amounts[g] = side(k, answering[at, g], groups.answering_x[here, g], values, ends[g], False)
-            across = user_squares * amounts[g] + user_amount * squares[g] - _TWO * dot(starts, ends[g])
+            item, squares[g], amounts[g] = side(
+                k, answering, at, g, groups.answering_x, here, n_answering, values, sums, 1 + g, False
+            )
+            across = user_squares * amounts[g] + user_amount * squares[g] - _TWO * dot(sums, 0, sums, 1 + g)
             scores[g] = bias + own + item + across
         scale = share * groups.weights[here] if groups.weights.size else share
-        total += scale * group_loss(rule.objective, scores, groups.labels[here], slopes)
+        total += scale * group_loss(rule.objective, scores, groups.labels, here, slopes)
         slope_sum, at_squares = _ZERO, _ZERO
-        starts_back[:] = _ZERO
+        clear(back, 0)
         for g in range(size):
             slope = slopes[g] * scale
             slope_sum += slope
             at_squares += slope * amounts[g]
-            add_scaled(starts_back, -_TWO * slope, ends[g])
-            ends_back[:] = _ZERO
-            add_scaled(ends_back, -_TWO * slope, starts)
+            add_scaled(back, 0, -_TWO * slope, sums, 1 + g)
+            clear(back, 1 + g)
+            add_scaled(back, 1 + g, -_TWO * slope, sums, 0)
             side_back(
-                k,
-                slope,
-                slope * user_amount,
-                ends_back,
-                answering[at, g],
-                groups.answering_x[here, g],
-                values,
-                gradients,
-                False,
-            )
-        side_back(k, slope_sum, at_squares, starts_back, asking[at], groups.asking_x[here], values, gradients, True)
+                k, slope, slope * user_amount, back, 1 + g, answering, at, g, groups.answering_x, here, n_answering, values,
+                gradients, False,
+            )  # fmt: skip
+        side_back(k, slope_sum, at_squares, back, 0, of_asking, at, 0, asking_x, here, n_asking, values, gradients, True)
         slope_total += slope_sum
     return total, slope_total
 
 
-@compiled
-def side(k: int, slots: Ints, x: Floats, values: Floats, together: Floats, starting: bool) -> Any:
-    """A side's linear and within terms, and its sums: of x |.|^2, of x, and together of x times the points.
+@inlined
+def side(
+    k: int,
+    slots: Ints,
+    at: int,
+    g: int,
+    xs: Floats,
+    here: int,
+    n: int,
+    values: Floats,
+    sums: Floats,
+    to: int,
+    starting: bool,
+) -> Any:
+    """A side's linear and within terms, and its sums: of x |.|^2, of x, and in row `to` of x times the points.
 
     starting: the points are the a; otherwise the v.
     """
-    together[:] = _ZERO
+    clear(sums, to)
     own, squares, amount = _ZERO, _ZERO, _ZERO
-    for j in range(slots.size):
-        if x[j] == 0:
+    for j in range(n):
+        x, slot = xs[here, g, j], slots[at, g, j]
+        if x == 0:
             continue
-        row = values[slots[j]]
-        own += x[j] * row[0]
-        amount += x[j]
+        own += x * values[slot, 0]
+        amount += x
         square = _ZERO
         for d in range(k):
-            point = row[1 + d] + row[1 + k + d] if starting else row[1 + d]
+            point = values[slot, 1 + d] + values[slot, 1 + k + d] if starting else values[slot, 1 + d]
             square += point * point
-            together[d] += x[j] * point
-        squares += x[j] * square
+            sums[to, d] += x * point
+        squares += x * square
         for i in range(j):
-            if x[i] != 0:
-                other, apart = values[slots[i]], _ZERO
+            other = slots[at, g, i]
+            if xs[here, g, i] != 0:
+                apart = _ZERO
                 for d in range(k):
-                    off = other[1 + d] + other[1 + k + d] - row[1 + d]
+                    off = values[other, 1 + d] + values[other, 1 + k + d] - values[slot, 1 + d]
                     apart += off * off
-                own += x[i] * x[j] * apart
+                own += xs[here, g, i] * x * apart
     return own, squares, amount
 
 
-@compiled
+@inlined
 def side_back(
-    k: int, slope: Any, at_squares: Any, back: Floats, slots: Ints, x: Floats, values: Floats, gradients: Floats, starting: bool
+    k: int,
+    slope: Any,
+    at_squares: Any,
+    back: Floats,
+    of: int,
+    slots: Ints,
+    at: int,
+    g: int,
+    xs: Floats,
+    here: int,
+    n: int,
+    values: Floats,
+    gradients: Floats,
+    starting: bool,
 ) -> None:
-    """at_squares, back: the slopes at the side's sums of x |.|^2 and of x times the points."""
-    for j in range(slots.size):
-        if x[j] == 0:
+    """at_squares, row `of` of back: the slopes at the side's sums of x |.|^2 and of x times the points."""
+    for j in range(n):
+        x, slot = xs[here, g, j], slots[at, g, j]
+        if x == 0:
             continue
-        row, gradient = values[slots[j]], gradients[slots[j]]
-        gradient[0] += slope * x[j]
+        gradients[slot, 0] += slope * x
         for d in range(k):
-            point = row[1 + d] + row[1 + k + d] if starting else row[1 + d]
-            change = x[j] * (_TWO * at_squares * point + back[d])
-            gradient[1 + d] += change
+            point = values[slot, 1 + d] + values[slot, 1 + k + d] if starting else values[slot, 1 + d]
+            change = x * (_TWO * at_squares * point + back[of, d])
+            gradients[slot, 1 + d] += change
             if starting:
-                gradient[1 + k + d] += change
+                gradients[slot, 1 + k + d] += change
         for i in range(j):
-            if x[i] != 0:
-                other, other_gradient = values[slots[i]], gradients[slots[i]]
-                twice = _TWO * slope * x[i] * x[j]
+            other = slots[at, g, i]
+            if xs[here, g, i] != 0:
+                twice = _TWO * slope * xs[here, g, i] * x
                 for d in range(k):
-                    change = twice * (other[1 + d] + other[1 + k + d] - row[1 + d])
-                    other_gradient[1 + d] += change
-                    other_gradient[1 + k + d] += change
-                    gradient[1 + d] -= change
+                    change = twice * (values[other, 1 + d] + values[other, 1 + k + d] - values[slot, 1 + d])
+                    gradients[other, 1 + d] += change
+                    gradients[other, 1 + k + d] += change
+                    gradients[slot, 1 + d] -= change
