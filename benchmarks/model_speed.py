@@ -19,6 +19,7 @@ from gmlfm.fitting.memory import MemoryJob
 from gmlfm.models.registry import MODELS
 from gmlfm.training.loop import Trainer
 from gmlfm.training.settings import Settings
+from gmlfm.training.steps import ReferenceSteps
 
 
 def main() -> None:
@@ -48,15 +49,19 @@ def main() -> None:
             rows = (material.encoded.user.ids[seen.users, 0], material.encoded.item.ids[seen.items, 0])
             model.see(*(one.astype("int64") for one in rows))
         trainer = Trainer(model, material.layout.n_rows, settings.training, "cpu", material.layout.field_of_row())
-        count = 3 if model.whole_table else 20
-        sides[name] = trainer, list(islice(material.batches().epoch(0), count))
-        trainer.step(sides[name][1][0])
+        made = material.batches()
+        size = made.groups_a_step
+        parts = [part for batch in islice(made.epoch(0), 2) for part in batch.steps(size)]
+        fast = not isinstance(trainer.steps(), ReferenceSteps)
+        # Compiled steps take many at once, as in training; the others a few, or the slowest would take minutes.
+        sides[name] = trainer, list(islice(made.epoch(0), 4)) if fast else parts[: 3 if model.whole_table else 20]
+        list(trainer.steps().run(sides[name][1][0], size))
     speeds: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(options.rounds):
         for name, (trainer, batches) in sides.items():
             started = time.perf_counter()
             for batch in batches:
-                trainer.step(batch)
+                list(trainer.steps().run(batch, size))
             speeds[name].append(sum(one.labels.size for one in batches) / (time.perf_counter() - started))
     print(f"{data.name}, K = 64, batch {options.batch}, {options.threads} threads, median of {options.rounds} rounds")
     base = statistics.median(speeds["fm"])

@@ -33,7 +33,12 @@ def moved(trainer: Trainer) -> Trainer:
 
 
 def compare(
-    model: Model, options: TrainingOptions, shape: tuple[int, int, int, int], size: int, weighted: bool = False
+    model: Model,
+    options: TrainingOptions,
+    shape: tuple[int, int, int, int],
+    size: int,
+    weighted: bool = False,
+    tolerance: float = 1e-3,
 ) -> None:
     trainer = started(model, options)
     exact, here = in_double(trainer), moved(trainer)
@@ -41,8 +46,8 @@ def compare(
     steps = ReferenceSteps(exact.model, exact.rows, exact.dense, options.loss)
     fast = DeviceSteps(here.model, here.rows, here.dense, options, graphs=DEVICE == "cuda")
     first = next(batch.steps(size))
-    assert [loss for loss, _ in fast.run(first, size)] == [pytest.approx(steps.step(first), rel=1e-4)]
-    agree(here, exact, 1e-3)
+    assert [loss for loss, _ in fast.run(first, size)] == [pytest.approx(steps.step(first), rel=1e-3)]
+    agree(here, exact, tolerance)
     expected = [steps.step(part) for part in batch.steps(size)]
     assert [loss for loss, _ in fast.run(batch, size)] == [pytest.approx(np.mean(expected), rel=1e-3)]
     agree(here, exact, 5e-3)
@@ -78,12 +83,12 @@ def test_every_optimiser(optimiser: str) -> None:
 
 def test_wide_tiles_of_lower_precision() -> None:
     torch.manual_seed(1)
-    compare(GMLFM(64, **GML["recommended"], v_scale=0.2), TrainingOptions(lr=1e-3), (9, 2, 3, 17), 4)
+    compare(GMLFM(64, **GML["recommended"], v_scale=0.2), TrainingOptions(lr=1e-3), (9, 2, 3, 17), 4, tolerance=3e-3)
 
 
 def test_matrices_too_wide_for_a_program() -> None:
     torch.manual_seed(1)
-    compare(GMLFM(130, **GML["recommended"], v_scale=0.2), TrainingOptions(lr=1e-3), (9, 2, 3, 2), 4)
+    compare(GMLFM(130, **GML["recommended"], v_scale=0.2), TrainingOptions(lr=1e-3), (9, 2, 3, 2), 4, tolerance=3e-3)
 
 
 def test_rows_that_every_instance_has_are_summed_in_pieces() -> None:

@@ -78,7 +78,7 @@ def _trained(job: Job, refit: Refit, folder: Path | None, resume: bool, observer
         material = job.again(refit)
         place = _place(folder, "checkpoints-refit")
         trainer = job.train(material, place, resume, observer, validate=False, epochs=max(best, 1))
-    weights = {name: one.detach().cpu().clone() for name, one in trainer.weights().items()}
+    weights = {name: one.detach().cpu() for name, one in trainer.weights().items()}
     scores = Scorer(trainer.model.cpu(), weights["table"], material.encoded, material.layout.field_of_row(), job.label_scale())
     found = regime(False if diverged else refit)
     return Outcome(material.encoded, scores, weights, found, best, chosen, history, job.label_scale(), diverged)

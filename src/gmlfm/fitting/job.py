@@ -145,8 +145,8 @@ class Recorder:
 
 
 def refuse_too_large(n_rows: int, width: int) -> None:
-    """The table, its best copy and two moments: better a sentence than a killed process."""
-    needed = 16 * n_rows * width
+    """The table and two moments: better a sentence than a killed process."""
+    needed = 12 * n_rows * width
     free = free_memory()
     if free is not None and needed > free:
         raise OptionError(

@@ -16,6 +16,7 @@ from torch import Tensor
 from gmlfm.data.batches import Batches, RankingBatches
 from gmlfm.errors import GmlfmError, OptionError, did_you_mean
 from gmlfm.models.base import Model
+from gmlfm.training.best import BestWeights
 from gmlfm.training.objectives import GROUPED, OBJECTIVES
 from gmlfm.training.rows import DENSE_OPTIMISERS, row_optimiser
 from gmlfm.training.steps import ReferenceSteps, Steps
@@ -120,7 +121,7 @@ class Trainer:
         self.epoch = 0
         self.best_value = float("-inf")
         self.best_epoch = 0
-        self.best: dict[str, Tensor] = {}
+        self.best = BestWeights()
         self.diverged = ""
         self._steps: Steps | None = None
         self._batches: tuple[Batches, Any] | None = None
@@ -152,7 +153,7 @@ class Trainer:
                 self.best_epoch = self.epoch  # patience counts from the first epoch that is judged
             if improved:
                 self.best_value, self.best_epoch = value, self.epoch
-                self.best = {name: one.clone() for name, one in self.weights().items()}
+                self.best.keep(self.weights())
             report = EpochReport(self.epoch, loss, results, improved, seconds, batches.n_instances / max(seconds, 1e-9))
             observer.on_epoch(report, self)
         self.restore_best()
@@ -225,12 +226,12 @@ class Trainer:
 
     def restore_best(self) -> None:
         if self.best:
-            load_weights(self.model, self.table, self.best)
+            self.best.put_into(self.weights())
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and numbers from which training goes on exactly."""
         tensors = {f"now.{name}": one for name, one in self.weights().items()}
-        tensors |= {f"best.{name}": one for name, one in self.best.items()}
+        tensors |= {f"best.{name}": one for name, one in self.best.tensors().items()}
         tensors |= {f"rows.{name}": one for name, one in self.rows.state().items()}
         dense = self.dense.state_dict()["state"]
         tensors |= {
@@ -244,7 +245,7 @@ class Trainer:
             return {name.removeprefix(prefix): one for name, one in tensors.items() if name.startswith(prefix)}
 
         load_weights(self.model, self.table, under("now."))
-        self.best = under("best.")
+        self.best.load(under("best."))
         for name, one in self.rows.state().items():
             one.copy_(tensors[f"rows.{name}"])
         held = self.dense.state_dict()

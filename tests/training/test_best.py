@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gmlfm.training.best import BestWeights
+
+
+@pytest.mark.parametrize("largest", [2**28, 0])
+def test_the_best_come_back_from_memory_and_from_disk(largest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gmlfm.training.best._LARGEST_IN_MEMORY", largest)
+    weights = {"table": torch.arange(12.0).view(4, 3), "dense.bias": torch.tensor(5.0), "dense.count": torch.tensor(7)}
+    best = BestWeights()
+    assert not best
+    for change in (1, 2):
+        weights["table"] += change
+        best.keep(weights)
+    kept = {name: one.clone() for name, one in weights.items()}
+    for one in weights.values():
+        one.zero_()
+    assert best
+    assert all(torch.equal(one, kept[name]) for name, one in best.tensors().items())
+    best.put_into(weights)
+    assert all(torch.equal(one, kept[name]) for name, one in weights.items())
+    other = BestWeights()
+    other.load(best.tensors())
+    assert all(torch.equal(one, kept[name]) for name, one in other.tensors().items())
