@@ -11,8 +11,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gmlfm.kernels.gpu import groups as group_kernels
-from gmlfm.kernels.gpu import rows as row_kernels
+from gmlfm.kernels.gpu.groups import walk_groups
+from gmlfm.kernels.gpu.sums import sum_partials, sum_pieces, sum_rows
+from gmlfm.kernels.gpu.transform import activate_rows, gather_rows, through_layer, transform_rows
+from gmlfm.kernels.gpu.updates import finish_rows, update_line, update_rows
 from gmlfm.training.dense import DenseLine
 from gmlfm.training.plan import Plan
 
@@ -114,12 +116,12 @@ class Launch:
         features, gathered = held["features"], (self.step, held["first_slot"], held["rows"], self._table.table)
         outside = held["z"], held["inverses"]
         if self._in_one:
-            row_kernels.transform_rows[grid](
+            transform_rows[grid](
                 *gathered, self._line.values, features[0], held["linear"], features[1], *outside, **rows,
                 ACTIVATION=function.activation, BIASED=function.biased, UNIT=function.unit, PRECISION="tf32x3",
             )  # fmt: skip
             return
-        row_kernels.gather_rows[grid](*gathered, features[0], held["linear"], **rows)
+        gather_rows[grid](*gathered, features[0], held["linear"], **rows)
         matrices, biases = self._matrices(self._line.values), self._biases(self._line.values)
         for at in range(function.layers):
             source, target, turned = features[at], features[at + 1], matrices[at].T
@@ -128,15 +130,13 @@ class Launch:
             else:
                 torch.mm(source, turned, out=target)
             last = at == function.layers - 1
-            row_kernels.activate_rows[grid](
-                target, *outside, **rows, ACTIVATION=function.activation, LAST=last, UNIT=function.unit
-            )
+            activate_rows[grid](target, *outside, **rows, ACTIVATION=function.activation, LAST=last, UNIT=function.unit)
         if self._has_z and function.layers == 0:
-            row_kernels.activate_rows[grid](features[0], *outside, **rows, ACTIVATION=0, LAST=True, UNIT=function.unit)
+            activate_rows[grid](features[0], *outside, **rows, ACTIVATION=0, LAST=True, UNIT=function.unit)
 
     def _walk_groups(self) -> None:
         held, function, sizes = self.held, self.function, self.sizes
-        group_kernels.walk_groups[(sizes.groups,)](
+        walk_groups[(sizes.groups,)](
             self.step, held["slots"], held["positions"], held["asking_x"], held["answering_x"], held["labels"],
             held["weights"], held["shares"], held["features"][0], held["z"], held["linear"], self._line.values,
             held["by_occurrence_w"], held["by_occurrence_v"], held["by_occurrence_z"], held["partials"],
@@ -146,7 +146,7 @@ class Launch:
             DISTANCE=function.distance, OBJECTIVE=function.objective, PRECISION=self._precision,
             num_warps=self._warps, num_stages=1,
         )  # fmt: skip
-        row_kernels.sum_partials[(1 + function.k if self._has_z else 1,)](
+        sum_partials[(1 + function.k if self._has_z else 1,)](
             self.step, self.alive, held["partials"], held["loss_partials"], held["line_gradient"], held["losses"],
             sizes.groups, WIDTH=1 + function.k, BLOCK=256,
         )  # fmt: skip
@@ -158,9 +158,9 @@ class Launch:
         pieces = held["piece_starts"], held["piece_ends"]
         if self.sizes.in_pieces:
             sums = tuple(held[f"by_piece_{one}"] for one in "wvz")
-            row_kernels.sum_pieces[(self.most_pieces,)](self.step, held["first_piece"], *pieces, *sources, *sums, **shape)
+            sum_pieces[(self.most_pieces,)](self.step, held["first_piece"], *pieces, *sources, *sums, **shape)
             sources = sums
-        row_kernels.sum_rows[(self.most_slots,)](
+        sum_rows[(self.most_slots,)](
             self.step, held["first_slot"], held["first_piece"], held["sources"], *pieces, *sources,
             held["features"][function.layers], held["z"], held["inverses"], held["by_row_w"], held["by_row_v"],
             held["back"], **shape,
@@ -174,19 +174,19 @@ class Launch:
         state = (*place, table.table, table.first, table.second, table.updates)
         choice = {"K": k, "N_FADING": n_fading, "OPTIMISER": function.optimiser}
         if self._in_one:
-            row_kernels.finish_rows[(self._row_programs,)](
+            finish_rows[(self._row_programs,)](
                 *state, held["features"][0], held["by_row_w"], held["by_row_v"], held["back"], self._line.values,
                 held["layer_partials"], fading, function.weight_decay, self._turns, **choice, WIDE=self._wide,
                 EACH=_ROWS_A_PROGRAM, BIASED=function.biased, PRECISION="tf32x3",
             )  # fmt: skip
         else:
             back = self._through_layers()
-            row_kernels.update_rows[(self.most_slots,)](
+            update_rows[(self.most_slots,)](
                 *state, held["by_row_w"], held["by_row_v"], back, fading, function.weight_decay, **choice,
                 WIDE=max(16, _power(1 + k)), Z=self._has_z, num_warps=2,
             )  # fmt: skip
         line, n = self._line, len(self._line.values)
-        row_kernels.update_line[(-(-n // 256),)](
+        update_line[(-(-n // 256),)](
             self.step, self.alive, self._lr, line.values, held["line_gradient"], line.first, line.second, line.updates,
             fading, self._ticket, held["layer_partials"], self._row_programs if self._in_one else 0, n,
             HEAD=1 + k, WIDTH=k * k + k, BLOCK=256, N_FADING=n_fading, OPTIMISER=function.optimiser,
@@ -206,7 +206,7 @@ class Launch:
             if at:
                 n = back.numel()
                 grid = (-(-n // 1024),)
-                row_kernels.through_layer[grid](back, features[at], n, BLOCK=1024, ACTIVATION=function.activation)
+                through_layer[grid](back, features[at], n, BLOCK=1024, ACTIVATION=function.activation)
         return back
 
     def _matrices(self, line: Tensor) -> Tensor:
