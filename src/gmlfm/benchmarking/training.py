@@ -20,7 +20,11 @@ class _Worker:
     def __init__(self, task: Task) -> None:
         command = [sys.executable, "-m", "gmlfm.benchmarking.worker"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.about = self.ask(task.to_dict())
+        try:
+            self.about = self.ask(task.to_dict())
+        except BaseException:
+            self.end()
+            raise
 
     def ask(self, question: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
@@ -39,12 +43,14 @@ class _Worker:
         return told
 
     def end(self) -> None:
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        try:
-            self._process.wait(_SECONDS_TO_END)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+        """It ends when there are no more questions."""
+        with self._process:
+            if self._process.stdin is not None and not self._process.stdin.closed:
+                self._process.stdin.close()
+            try:
+                self._process.wait(_SECONDS_TO_END)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
 
 
 def measure(task: Task, against: Sequence[str], rounds: int, seconds: float) -> dict[str, Any]:
