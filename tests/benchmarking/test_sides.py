@@ -99,6 +99,7 @@ def test_bench_train_until_a_result_is_reached(small_market: Path, capsys: pytes
         (["--threads", "0"], "--threads is 0"),
         (["--seconds", "-1"], "--seconds is -1.0"),
         (["--model", "popularity"], "'popularity' is not trained by steps"),
+        (["--model", "popularity", "--until", "hr@10=0.5"], "'popularity' is not trained by steps"),
         (["--device", "cuda"], "device is 'cuda', but there is none here"),
     ],
 )

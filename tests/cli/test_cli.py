@@ -146,3 +146,10 @@ def test_a_description_from_an_editor_that_marks_utf_8(shop: Path) -> None:
     toml = '[interactions]\npath = "orders.csv"\nuser = "customer"\nitem = "product"\n'
     (shop / "dataset.toml").write_text("\ufeff" + toml, encoding="utf-8")
     assert main(["data", "describe", str(shop)]) == 0
+
+
+@pytest.mark.parametrize("name", ["device=cuda", "task=rating", "model=fm", "preset=paper"])
+def test_what_is_an_option_of_its_own_is_no_setting(name: str, shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    option, value = name.split("=")
+    assert main(["train", str(shop), "--out", str(shop / "run"), "--set", name]) == 2
+    assert f"{option} is an option of its own; use --{option} {value}." in capsys.readouterr().err

@@ -71,6 +71,7 @@ GML = {
     "mahalanobis": {"transform": "mahalanobis", "start": "orthogonal"},
     "identity": {"transform": "identity"},
     "cosine": {"distance": "cosine", "start": "orthogonal"},
+    "cosine of unit vectors": {"distance": "cosine", "start": "orthogonal", "unit": True},
     "three layers": {"layers": 3, "start": "orthogonal"},
     "sigmoid": {"activation": "sigmoid", "start": "orthogonal", "v_scale": 1.0},
     "relu": {"layers": 2, "activation": "relu", "start": "orthogonal", "unit": True},

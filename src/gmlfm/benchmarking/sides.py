@@ -47,14 +47,18 @@ class Task:
         return asdict(self)
 
 
+def refuse_untrained(model: str) -> None:
+    if model_info(model).make is None:
+        raise OptionError(f"'{model}' is not trained by steps, so there is nothing to measure.")
+
+
 class Side:
     """Ready to train; `run` goes through so many batches and tells how many instances that were."""
 
     def __init__(self, task: Task) -> None:
         torch.set_num_threads(task.threads)
         self.task = replace(task, device=chosen_device(task.device))
-        if model_info(task.model).make is None:
-            raise OptionError(f"'{task.model}' is not trained by steps, so there is nothing to measure.")
+        refuse_untrained(task.model)
         given: dict[str, Any] = {"batch_size": task.batch, "n_negatives": task.n_negatives, "threads": task.threads}
         if "k" in model_info(task.model).option_names():
             given["k"] = task.k

@@ -102,8 +102,11 @@ def _until(options: argparse.Namespace, threads: int) -> dict[str, Any]:
         equals = ""
     if not equals:
         raise OptionError(f"--until takes METRIC=X, such as hr@10=0.71; got '{options.until}'.")
+    from gmlfm.benchmarking.sides import refuse_untrained
     from gmlfm.data.sources import load_dataset
     from gmlfm.recommender import Recommender
+
+    refuse_untrained(options.model)
 
     settings: dict[str, Any] = {"k": options.k, "batch_size": options.batch, "threads": threads, "seed": options.seed}
     recommender = Recommender(options.model, device=options.device, **settings)

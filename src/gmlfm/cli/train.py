@@ -66,6 +66,8 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
         if not equals or not name:
             raise OptionError(f"--set takes KEY=VALUE, such as k=32; got '{one}'.")
         given[name.strip()] = value.strip()
+    for name in given.keys() & {"device", "model", "preset", "task"}:
+        raise OptionError(f"{name} is an option of its own; use --{name} {given[name]}.")
     if options.seed is not None:
         given["seed"] = options.seed
     if options.threads is not None:

@@ -25,7 +25,7 @@ from gmlfm.models.gmlfm import GMLFM
 from gmlfm.models.mf import MF
 from gmlfm.models.transfm import TransFM
 from gmlfm.training.dense import DenseLine
-from gmlfm.training.lines import OBJECTIVES, OPTIMISERS, fading, gml_line
+from gmlfm.training.lines import OBJECTIVES, OPTIMISERS, fading, gml_line, mean_loss
 from gmlfm.training.rows import RowOptimiser
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class CompiledSteps(ABC):
             finally:
                 numba.set_num_threads(before)
         self._line.tell_optimiser()
-        yield float(losses.mean(dtype=np.float64)) if np.isfinite(losses).all() else float("nan"), batch.labels.size
+        yield mean_loss(losses, len(batch), size), batch.labels.size
 
     def groups(self, batch: Batch) -> Groups:
         ids = slice(0, 1) if self._ids_only else slice(None)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -17,7 +18,7 @@ from gmlfm.models.mf import MF
 from gmlfm.training.dense import DenseLine
 from gmlfm.training.device_batch import DeviceBatch
 from gmlfm.training.launch import Function, Launch, RowTensors, Sizes
-from gmlfm.training.lines import OBJECTIVES, OPTIMISERS, fading, gml_line
+from gmlfm.training.lines import OBJECTIVES, OPTIMISERS, fading, gml_line, mean_loss
 from gmlfm.training.plan import Plan, plan_steps
 from gmlfm.training.rows import RowOptimiser
 
@@ -77,10 +78,11 @@ class DeviceSteps:
         for start in range(0, len(found), at_once):
             stop = min(start + at_once, len(found))
             n_steps = -(-(stop - start) // size)
-            loss = self._run(found.part(start, stop, n_steps * size), n_steps, size)
-            yield loss, (stop - start) * found.labels.shape[1]
+            losses = self._run(found.part(start, stop, n_steps * size), n_steps, size)
+            yield mean_loss(losses, stop - start, size), (stop - start) * found.labels.shape[1]
 
-    def _run(self, batch: DeviceBatch, n_steps: int, size: int) -> float:
+    def _run(self, batch: DeviceBatch, n_steps: int, size: int) -> npt.NDArray[np.float32]:
+        """The steps' losses; the last of them no number where one was not."""
         occurrences = torch.cat([batch.asking_ids.view(n_steps, -1), batch.answering_ids.view(n_steps, -1)], dim=1)
         plan = plan_steps(occurrences, len(self._rows.table))
         group = batch.labels.shape[1]
@@ -94,9 +96,11 @@ class DeviceSteps:
         launch.step.zero_()
         launch.alive.fill_(1)
         self._play(launch, n_steps)
-        losses = launch.held["losses"][:n_steps].double()
+        losses: npt.NDArray[np.float32] = launch.held["losses"][:n_steps].cpu().numpy().copy()
         self._line.tell_optimiser()
-        return float(losses.mean()) if bool(launch.alive) else float("nan")
+        if not bool(launch.alive):
+            losses[-1] = np.nan
+        return losses
 
     def _launch_for(self, batch: DeviceBatch, plan: Plan, n_steps: int, size: int) -> Launch:
         """The one at hand, or a new one where that is too small."""

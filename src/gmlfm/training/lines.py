@@ -62,8 +62,6 @@ def gml_line(model: GMLFM) -> GmlLine:
 def _cannot(model: GMLFM) -> str:
     if model.h is None or model.measure.name not in ("squared", "cosine"):
         return "only the squared distance and the cosine, with weights, have compiled steps"
-    if model.measure.name == "cosine" and model.transform.unit:
-        return "the cosine of unit vectors has no compiled steps"
     if any(isinstance(one, nn.Dropout) for one in model.transform.modules()):
         return "dropout has no compiled steps"
     if model.form == "factored":
@@ -76,3 +74,12 @@ def fading() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
     counts = np.arange(1, _MOST_COUNTED)
     first, second = (np.concatenate([[1.0], 1.0 / (1.0 - kept**counts)]).astype(np.float32) for kept in (0.9, 0.999))
     return first, second
+
+
+def mean_loss(losses: npt.NDArray[np.float32], n_groups: int, size: int) -> float:
+    """Over all groups: the last step may have had fewer than `size`. No number where one of the losses is none."""
+    if not np.isfinite(losses).all():
+        return float("nan")
+    counts = np.full(len(losses), size)
+    counts[-1] = n_groups - size * (len(losses) - 1)
+    return float(np.average(losses.astype(np.float64), weights=counts))

@@ -21,6 +21,7 @@ from gmlfm.training.objectives import GROUPED, OBJECTIVES
 from gmlfm.training.rows import DENSE_OPTIMISERS, row_optimiser
 from gmlfm.training.steps import ReferenceSteps, Steps
 
+_LARGEST_LR = 3e38  # float32 has no larger numbers
 ENGINES = ("auto", "compiled", "reference")
 Validate = Callable[[Model, Tensor], Mapping[str, float]]
 
@@ -61,8 +62,8 @@ class TrainingOptions:
             raise OptionError(f"threads is {self.threads}; expected 1 or more.")
         if not 0 <= self.seed < 2**31:
             raise OptionError(f"seed is {self.seed}; expected 0 or more, below 2^31.")
-        if not 0 < self.lr < float("inf"):
-            raise OptionError(f"lr is {self.lr}; expected a finite number above 0.")
+        if not 0 < self.lr < _LARGEST_LR:
+            raise OptionError(f"lr is {self.lr:g}; expected a number above 0 and below {_LARGEST_LR:g}.")
         if not 0 <= self.weight_decay < 1:
             raise OptionError(f"weight_decay is {self.weight_decay}; expected at least 0 and below 1.")
         for name, least in (("epochs", 0), ("patience", 1)):
