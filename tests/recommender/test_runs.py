@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from gmlfm import Recommender, load_dataset, make_split
 from gmlfm.cli import main
 from gmlfm.data.sources.bazaar import Market, write_bazaar
+from gmlfm.errors import OptionError
 
 QUICK: dict[str, Any] = {"k": 8, "epochs": 3, "batch_size": 64, "lr": 0.02, "n_negatives": 2, "threads": 1}
 
@@ -177,3 +179,12 @@ def test_items_never_met_are_ranked_among_such_items(market: Path) -> None:
         if group in found.groups:
             assert found.groups[group]["hr@10"] == pytest.approx(0.10)
     assert len(found.queries["hr@10"]) == len(split.test)
+
+
+def test_a_full_gpu_says_what_to_lower(market: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr("gmlfm.training.loop.Trainer.fit", full)
+    with pytest.raises(OptionError, match=r"the GPU's memory is full .*; lower k or batch_size, or use the device cpu"):
+        Recommender("gml-fm", k=4).fit(load_dataset(market))

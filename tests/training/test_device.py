@@ -13,6 +13,7 @@ pytest.importorskip("triton")
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("no GPU", allow_module_level=True)
 
+from gmlfm.errors import DataError
 from gmlfm.models.base import Model
 from gmlfm.models.fm import FM
 from gmlfm.models.gmlfm import GMLFM
@@ -107,3 +108,12 @@ def test_a_loss_that_is_no_number_changes_nothing() -> None:
     with np.errstate(all="ignore"):
         assert np.isnan(next(iter(steps.run(batch, 8)))[0])
     assert all(torch.equal(one, before[name]) for name, one in trainer.state()[0].items() if "step" not in name)
+
+
+def test_a_row_outside_the_table_is_refused() -> None:
+    trainer = moved(started(FM(4), TrainingOptions()))
+    batch = batch_of(6, 2, 2, 2)
+    batch.answering_ids[3, 1, 0] = N_ROWS
+    steps = DeviceSteps(trainer.model, trainer.rows, trainer.dense, trainer.options, graphs=DEVICE == "cuda")
+    with pytest.raises(DataError, match="a batch names row 40; the table has 40"):
+        list(steps.run(batch, 6))

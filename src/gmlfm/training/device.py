@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from gmlfm.data.batches import Batch
+from gmlfm.errors import DataError
 from gmlfm.models.base import Model, Pairwise
 from gmlfm.models.fm import FM
 from gmlfm.models.gmlfm import GMLFM
@@ -84,7 +85,10 @@ class DeviceSteps:
     def _run(self, batch: DeviceBatch, n_steps: int, size: int) -> npt.NDArray[np.float32]:
         """The steps' losses; the last of them no number where one was not."""
         occurrences = torch.cat([batch.asking_ids.view(n_steps, -1), batch.answering_ids.view(n_steps, -1)], dim=1)
-        plan = plan_steps(occurrences, len(self._rows.table))
+        n_rows = len(self._rows.table)
+        if not 0 <= int(occurrences.min()) <= int(occurrences.max()) < n_rows:
+            raise DataError(f"a batch names row {int(occurrences.max()):,}; the table has {n_rows:,}.")
+        plan = plan_steps(occurrences, n_rows)
         group = batch.labels.shape[1]
         terms = {2: group - 1, 3: 1}.get(self.function.objective, group)
         launch = self._launch_for(batch, plan, n_steps, size)
