@@ -44,10 +44,7 @@ def main() -> None:
         job = MemoryJob(data, settings, "leave-one-out", {}, "cpu")
         material = job.first()
         model = settings.build(material.layout)
-        if model.whole_table:
-            seen = material.positives()
-            rows = (material.encoded.user.ids[seen.users, 0], material.encoded.item.ids[seen.items, 0])
-            model.see(*(one.astype("int64") for one in rows))
+        material.introduce(model)
         trainer = Trainer(model, material.layout.n_rows, settings.training, "cpu", material.layout.field_of_row())
         made = material.batches()
         size = made.groups_a_step

@@ -116,7 +116,7 @@ def test_the_installed_command_ends_quietly_when_its_reader_goes_away(shop: Path
 
 def test_importing_does_not_load_the_command_line() -> None:
     told = subprocess.run(
-        [sys.executable, "-c", "import sys, gmlfm; print([name for name in ('rich', 'torch', 'pandas', 'pyarrow') if name in sys.modules])"],
+        [sys.executable, "-c", "import sys, gmlfm; print([name for name in ('rich', 'torch', 'numba', 'pandas', 'pyarrow') if name in sys.modules])"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert told.stdout.strip() == "[]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,22 +21,24 @@ from gmlfm.models.transfm import TransFM
 from gmlfm.training.compiled import cannot, compiled_steps
 from gmlfm.training.loop import Trainer, TrainingOptions
 from gmlfm.training.steps import ReferenceSteps
-from tests.training.twins import GML, N_ROWS, agree, batch_of, in_double, started
+from tests.training.twins import GML, N_ROWS, batch_of, in_double, largest_difference, started
 
 
-def compare(model: Model, options: TrainingOptions, batch: Batch, size: int, tolerance: float = 1e-5) -> None:
+def differences(model: Model, options: TrainingOptions, batch: Batch, size: int) -> tuple[float, float]:
+    """The largest relative difference to the float64 reference, losses included, after one step; and after three more in one
+    call, in which Adam makes rounding larger."""
     trainer = started(model, options)
     exact = in_double(trainer)
     steps = ReferenceSteps(exact.model, exact.rows, exact.dense, options.loss)
     fast = compiled_steps(trainer.model, trainer.rows, trainer.dense, options)
-    # One step to 1e-5; three more in one call, in which Adam makes rounding larger.
     first = next(batch.steps(size))
-    assert [loss for loss, _ in fast.run(first, size)] == [pytest.approx(steps.step(first), rel=tolerance)]
-    agree(trainer, exact, tolerance)
+    ((found, _),) = fast.run(first, size)
+    after_one = max(abs(found / steps.step(first) - 1), largest_difference(trainer, exact))
     later = batch_of(3 * size - 1, batch.asking_ids.shape[1], *batch.answering_ids.shape[1:], seed=3)
     expected = np.average([steps.step(part) for part in later.steps(size)], weights=[size, size, size - 1])
-    assert [loss for loss, _ in fast.run(later, size)] == [pytest.approx(expected, rel=1e-4)]
-    agree(trainer, exact, 1e-3)
+    ((found, _),) = fast.run(later, size)
+    # Losses to a tenth of what moments may differ by.
+    return after_one, max(10 * abs(found / expected - 1), largest_difference(trainer, exact))
 
 
 @pytest.mark.parametrize("name", GML)
@@ -43,7 +46,9 @@ def compare(model: Model, options: TrainingOptions, batch: Batch, size: int, tol
 def test_gml_fm(name: str, threads: int) -> None:
     torch.manual_seed(1)
     options = TrainingOptions(lr=1e-2, threads=threads)
-    compare(GMLFM(**{"k": 9, "v_scale": 0.5, **GML[name]}), options, batch_of(37, 3, 4, 2), 10)
+    one, more = differences(GMLFM(**{"k": 9, "v_scale": 0.5, **GML[name]}), options, batch_of(37, 3, 4, 2), 10)
+    assert one < 1e-5
+    assert more < 1e-3
 
 
 @pytest.mark.parametrize(
@@ -60,7 +65,9 @@ def test_gml_fm(name: str, threads: int) -> None:
 def test_models_of_sums(model: Model, threads: int) -> None:
     # MF's reference gives rows that it does not use a step of their momentum; in real data such rows have none.
     batch = batch_of(37, 1, 4, 1) if isinstance(model, MF) else batch_of(37, 3, 4, 2)
-    compare(copy.deepcopy(model), TrainingOptions(lr=1e-2, threads=threads), batch, 10)
+    one, more = differences(copy.deepcopy(model), TrainingOptions(lr=1e-2, threads=threads), batch, 10)
+    assert one < 1e-5
+    assert more < 1e-3
 
 
 def test_matrix_factorization_looks_at_ids_alone() -> None:
@@ -80,7 +87,9 @@ def test_matrix_factorization_looks_at_ids_alone() -> None:
 def test_every_objective(loss: str, weighted: bool, kind: str) -> None:
     torch.manual_seed(1)
     model: Model = GMLFM(6, **GML["recommended"], v_scale=0.7) if kind == "gml" else FM(6, v_scale=0.7)
-    compare(model, TrainingOptions(loss=loss, lr=1e-2), batch_of(21, 2, 5, 3, weighted=weighted), 8)
+    one, more = differences(model, TrainingOptions(loss=loss, lr=1e-2), batch_of(21, 2, 5, 3, weighted=weighted), 8)
+    assert one < 1e-5
+    assert more < 1e-3
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "adagrad", "sgd"])
@@ -89,12 +98,14 @@ def test_every_objective(loss: str, weighted: bool, kind: str) -> None:
 def test_every_optimiser(optimiser: str, weight_decay: float, kind: str) -> None:
     torch.manual_seed(1)
     model: Model = GMLFM(6, **GML["recommended"], v_scale=0.7) if kind == "gml" else TransFM(6, v_scale=0.7)
-    compare(
+    one, more = differences(
         model,
         TrainingOptions(optimiser=optimiser, lr=1e-4 if optimiser == "sgd" else 1e-2, weight_decay=weight_decay),
         batch_of(21, 2, 3, 3),
         8,
     )
+    assert one < 1e-5
+    assert more < 1e-3
 
 
 @pytest.mark.parametrize(
@@ -104,7 +115,9 @@ def test_every_optimiser(optimiser: str, weight_decay: float, kind: str) -> None
 def test_sides_of_any_width(n_asking: int, n_answering: int, group: int, kind: str) -> None:
     torch.manual_seed(1)
     model: Model = {"gml": GMLFM(5, **GML["dnn"]), "fm": FM(5, v_scale=0.3), "transfm": TransFM(5, v_scale=0.1)}[kind]
-    compare(model, TrainingOptions(lr=1e-3), batch_of(11, n_asking, group, n_answering), 4)
+    one, more = differences(model, TrainingOptions(lr=1e-3), batch_of(11, n_asking, group, n_answering), 4)
+    assert one < 1e-5
+    assert more < 1e-3
 
 
 @pytest.mark.parametrize("kind", ["gml", "fm", "transfm"])
@@ -112,7 +125,9 @@ def test_five_hundred_attributes(kind: str) -> None:
     torch.manual_seed(1)
     model: Model = {"gml": GMLFM(5, **GML["dnn"]), "fm": FM(5, v_scale=0.3), "transfm": TransFM(5, v_scale=0.1)}[kind]
     # A hundred thousand pairs are summed in float32.
-    compare(model, TrainingOptions(lr=1e-3), batch_of(5, 1, 1, 500), 4, tolerance=1e-3)
+    one, more = differences(model, TrainingOptions(lr=1e-3), batch_of(5, 1, 1, 500), 4)
+    assert one < 1e-3
+    assert more < 1e-3
 
 
 def test_rows_without_any_attribute_learn_the_bias_alone() -> None:
@@ -173,6 +188,28 @@ def test_what_has_no_compiled_steps_says_so() -> None:
         trainer = Trainer(model, N_ROWS, TrainingOptions(engine="compiled"))
         with pytest.raises(OptionError, match="engine is 'compiled', but"):
             trainer.steps()
+
+
+def test_the_first_call_says_that_it_compiles_and_a_cached_one_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from gmlfm.kernels.cpu import jit, losses
+
+    monkeypatch.setenv("GMLFM_KERNEL_CACHE", str(tmp_path))
+    jit._cache.cache_clear()
+    try:
+        told = []
+        for _ in range(2):
+            kernel = jit.compiled(losses.soft_plus.py_func)
+            caplog.clear()
+            with caplog.at_level(logging.WARNING, "gmlfm"):
+                jit.tell_if_compiling(kernel)
+            told.append(caplog.text)
+            assert kernel(np.float32(0.0)) == pytest.approx(np.log(2.0))
+        assert "compiling the training kernels for this machine, about half a minute, once" in told[0]
+        assert told[1] == ""
+    finally:
+        jit._cache.cache_clear()
 
 
 def test_without_a_place_to_keep_compiled_code_it_says_so(

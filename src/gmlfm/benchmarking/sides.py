@@ -15,7 +15,7 @@ from torch.nn import functional
 from gmlfm.data.batches import Batch
 from gmlfm.data.sources import load_dataset
 from gmlfm.errors import OptionError
-from gmlfm.fitting.job import Material, chosen_device
+from gmlfm.fitting.job import chosen_device
 from gmlfm.fitting.memory import MemoryJob
 from gmlfm.models.base import Attributes, Model
 from gmlfm.models.gmlfm import GMLFM
@@ -24,7 +24,6 @@ from gmlfm.training.loop import Trainer
 from gmlfm.training.objectives import OBJECTIVES
 from gmlfm.training.settings import Settings
 
-WAYS = ("ours", "eager", "factored", "factored-product")
 _INSTANCES = 400_000  # are made beforehand and gone through again and again
 _INSTANCES_ON_A_GPU = 5_000_000
 
@@ -68,7 +67,7 @@ class Side:
         data = load_dataset(task.data, data_root=task.data_root)
         self.material = MemoryJob(data, settings, "leave-one-out", {}, self.task.device).first()
         self.model = settings.build(self.material.layout)
-        self._see(self.material)
+        self.material.introduce(self.model)
         self.n_rows = self.material.layout.n_rows
         batches = self.material.batches()
         self.groups_a_step = batches.groups_a_step
@@ -90,12 +89,6 @@ class Side:
                 torch.cuda.synchronize()
             if clock() - started >= seconds:
                 return done, clock() - started
-
-    def _see(self, material: Material) -> None:
-        if self.model.whole_table:
-            seen, encoded = material.positives(), material.encoded
-            rows = encoded.user.ids[seen.users, 0], encoded.item.ids[seen.items, 0]
-            self.model.see(*(one.astype("int64") for one in rows))
 
     def _ours(self, settings: Settings) -> Callable[[], int]:
         field_of_row = self.material.layout.field_of_row()

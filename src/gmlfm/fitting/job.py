@@ -15,7 +15,7 @@ from gmlfm.data.batches import Batches
 from gmlfm.data.encoding import Encoded
 from gmlfm.errors import OptionError
 from gmlfm.fitting.fitted import Fitted, Outcome, Refit
-from gmlfm.models.base import Layout, Positives
+from gmlfm.models.base import Layout, Model, Positives
 from gmlfm.storage import free_memory, write_text
 from gmlfm.training.checkpoint import newest_checkpoint, save_checkpoint
 from gmlfm.training.loop import EpochReport, Observer, Resumable, Trainer, Validate
@@ -30,6 +30,13 @@ class Material:
     encoded: Encoded
     batches: Callable[[], Batches]
     positives: Callable[[], Positives]
+
+    def introduce(self, model: Model) -> None:
+        """Show a model that sees the whole table the training positives."""
+        if model.whole_table:
+            seen = self.positives()
+            user, item = self.encoded.user.ids[seen.users, 0], self.encoded.item.ids[seen.items, 0]
+            model.see(user.astype("int64"), item.astype("int64"))
 
 
 class Job(ABC):
@@ -85,12 +92,7 @@ class Job(ABC):
     ) -> Trainer:
         options = self.settings.training if epochs is None else replace(self.settings.training, epochs=epochs)
         model = self.settings.build(material.layout)
-        if model.whole_table:
-            positives = material.positives()
-            model.see(
-                material.encoded.user.ids[positives.users, 0].astype("int64"),
-                material.encoded.item.ids[positives.items, 0].astype("int64"),
-            )
+        material.introduce(model)
         refuse_too_large(material.layout.n_rows, model.row_width)
         try:
             trainer = Trainer(model, material.layout.n_rows, options, self.device, material.layout.field_of_row())
