@@ -13,7 +13,7 @@ from itertools import islice
 import torch
 
 from gmlfm import load_dataset
-from gmlfm.data.batches import Batch
+from gmlfm.data.groups import Batch
 from gmlfm.errors import DataError
 from gmlfm.fitting.memory import MemoryJob
 from gmlfm.models.registry import MODELS

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gmlfm.data.batches import Batch
+from gmlfm.data.groups import Batch
 from gmlfm.fitting.fit import Silent
 from gmlfm.training.loop import Trainer, TrainingOptions
 from gmlfm.training.settings import Settings

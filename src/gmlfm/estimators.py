@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from gmlfm.data.attributes import PADDING
-from gmlfm.data.batches import Batch
+from gmlfm.data.groups import Batch
 from gmlfm.models.base import Attributes
 from gmlfm.models.gmlfm import GMLFM
 from gmlfm.training.loop import DivergedError, Trainer, TrainingOptions
@@ -50,6 +50,9 @@ class _Vectors:
             ids, x = self._ids[chosen, None], self._x[chosen, None]
             labels = self._targets[chosen, None]
             yield Batch(empty.astype(np.int32), empty.astype(np.float32), ids, x, labels, None)
+
+    def meetings(self, number: int) -> None:
+        """A matrix has no ids that could be hidden."""
 
 
 class _Machine:

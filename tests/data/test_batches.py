@@ -8,7 +8,8 @@ import pytest
 
 from gmlfm import Dataset, Encoder, load_dataset, make_split
 from gmlfm.data.attributes import AttributeTable
-from gmlfm.data.batches import Batch, BatchOptions, IdRows, RankingBatches, ShardBatches, make_batch
+from gmlfm.data.batches import BatchOptions, RankingBatches, ShardBatches
+from gmlfm.data.groups import Batch, IdRows, make_batch
 from gmlfm.data.negatives import TrainingNegatives, training_sampler
 from gmlfm.data.prepared import PreparedData
 from gmlfm.training.loop import Trainer, TrainingOptions
@@ -98,7 +99,7 @@ def test_a_value_that_no_positive_carries_is_not_learned_from_negatives() -> Non
     drawn = np.array([[0, 4, 5, 1]], np.int32)
     labels = np.array([[1.0, -1.0, -1.0, -1.0]], np.float32)
     asking = AttributeTable(encoded.user.ids[:1], encoded.user.values[:1])
-    batch = make_batch(asking, encoded.item, drawn, labels, None, known, 0.0, np.random.default_rng(0))
+    batch = make_batch(asking, encoded.item, drawn, labels, None, known)
     assert batch.answering_x[0].tolist() == [[1, 1], [1, 0], [1, 1], [1, 1]]
     assert batch.answering_ids[0, :, 0].tolist() == [
         encoded.item.ids[0, 0],

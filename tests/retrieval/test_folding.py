@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from gmlfm import Recommender
-from gmlfm.retrieval import Scorer, folding
+from gmlfm.models import frozen
+from gmlfm.retrieval import Scorer
 from gmlfm.retrieval.folding import other_items
 from tests.contracts.checkerboard import checkerboard
 
@@ -26,7 +27,7 @@ def test_pairs_fit_the_row_that_whole_scores_fit(name: str, options: dict[str, A
     recommender = Recommender(name, **QUICK, **options).fit(checkerboard())
     asked = {"attributes": {"team": "red"}, "history": ["i1", "i5", "i7"], "n": 30}
     found = recommender.recommend_for(**asked)
-    monkeypatch.setattr(folding, "_scores_by_pairs", folding._scores)
+    monkeypatch.setattr(frozen, "by_pairs", frozen.by_whole_scores)
     slow = recommender.recommend_for(**asked)
     scores = [one.sort("item")["score"].to_list() for one in (found, slow)]
     np.testing.assert_allclose(*scores, rtol=1e-3, atol=1e-3)  # forty steps of rounding

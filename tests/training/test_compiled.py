@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from gmlfm.data.batches import Batch
+from gmlfm.data.groups import Batch
 from gmlfm.errors import DataError, OptionError
 from gmlfm.models.base import Model
 from gmlfm.models.fm import FM
@@ -90,6 +90,19 @@ def test_every_objective(loss: str, weighted: bool, kind: str) -> None:
     one, more = differences(model, TrainingOptions(loss=loss, lr=1e-2), batch_of(21, 2, 5, 3, weighted=weighted), 8)
     assert one < 1e-5
     assert more < 1e-3
+
+
+def test_some_steps_by_another_objective_than_the_rest() -> None:
+    trainer, batch = started(FM(5, v_scale=0.5), TrainingOptions(loss="softmax")), batch_of(20, 3, 4, 2)
+    batch.labels[:] = np.linspace(-0.7, 0.4, batch.labels.size).reshape(batch.labels.shape)
+    exact = in_double(trainer)
+    steps = ReferenceSteps(exact.model, exact.rows, exact.dense, "softmax")
+    fast = compiled_steps(trainer.model, trainer.rows, trainer.dense, trainer.options)
+    for name in ("squared", None):
+        ((found, _),) = fast.run(batch, 20, name)
+        ((expected, _),) = steps.run(batch, 20, name)
+        assert found == pytest.approx(expected, rel=1e-5)
+    assert largest_difference(trainer, exact) < 1e-3
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "adagrad", "sgd"])

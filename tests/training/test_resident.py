@@ -11,9 +11,11 @@ import pytest
 import torch
 
 from gmlfm import load_dataset
-from gmlfm.data.batches import BatchOptions, IdRows, RankingBatches
+from gmlfm.data.batches import BatchOptions, RankingBatches
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.encoding import Encoder
+from gmlfm.data.groups import IdRows
+from gmlfm.data.meetings import Grid
 from gmlfm.data.negatives import TrainingNegatives, training_sampler
 from gmlfm.data.splits import make_split
 from gmlfm.training.resident import ResidentBatches
@@ -66,11 +68,33 @@ def test_draws_differ_by_epoch_and_come_again(small_market: Path) -> None:
     first, again, later = (next(iter(resident.epoch(number))) for number in (0, 0, 1))
     assert torch.equal(first.answering_ids, again.answering_ids)
     assert not torch.equal(first.answering_ids, later.answering_ids)
-    hidden = float((first.asking_ids[:, 0] == host.ids.unknown_user).float().mean())
-    assert 0.2 < hidden < 0.4
-    hidden_items = first.answering_ids[..., 0] == host.ids.unknown_item
-    known = first.answering_ids[..., 0] != host.ids.decoy
-    assert 0.2 < float(hidden_items.sum() / known.sum()) < 0.4
+
+
+def test_meetings_on_the_device_are_drawn_as_on_the_host(small_market: Path) -> None:
+    host = batches_of(load_dataset(small_market), BatchOptions(n_negatives=2, hide=0.3))
+    resident = ResidentBatches(host, torch.device("cpu"))
+    found, there = resident.meetings(0), host.meetings(0)
+    assert found is not None
+    assert there is not None
+    grid = Grid(n_users=400, rows=5)
+    here, beside = found.at_random(4, grid), there.at_random(4, grid)
+    assert here.labels.shape == beside.labels.shape == (4 * 400 * 5, 3)
+    asking, answering = here.asking_ids.view(4, 400, 5, -1), here.answering_ids.view(4, 400, 5, 3, -1)
+    assert bool((asking == asking[:, :, :1]).all())
+    assert bool((answering == answering[:, :1]).all())
+    users = set(host.encoded.user.ids[host.users, 0].tolist())
+    items = set(host.encoded.item.ids[host.ids.trained_items, 0].tolist())
+    for one in (here, beside):
+        assert {int(row) for row in one.asking_ids[:, 0]} <= users
+        assert {int(row) for row in one.answering_ids[..., 0].flatten()} <= items
+    # All users alike, however many rows they have: the busiest is drawn about as often on both, and not by her rows.
+    busiest = int(host.encoded.user.ids[np.bincount(host.users).argmax(), 0])
+    drawn = [float(np.mean(np.asarray(one.asking_ids[:, 0]) == busiest)) for one in (here, beside)]
+    assert max(drawn) < 3 / len(users) < np.bincount(host.users).max() / len(host.users)
+    again = resident.meetings(0)
+    assert again is not None
+    assert torch.equal(again.at_random(4, grid).answering_ids, here.answering_ids)
+    assert batches_of(load_dataset(small_market), BatchOptions(hide=0.0)).meetings(0) is None
 
 
 def test_fixed_negatives_stay_beside_their_positive(small_market: Path) -> None:

@@ -7,7 +7,7 @@ import copy
 import numpy as np
 import torch
 
-from gmlfm.data.batches import Batch
+from gmlfm.data.groups import Batch
 from gmlfm.models.base import Model
 from gmlfm.training.loop import Trainer, TrainingOptions
 from gmlfm.training.steps import ReferenceSteps

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gmlfm.data.batches import Batch
+from gmlfm.data.groups import Batch
 from gmlfm.data.sources import load_dataset
 from gmlfm.errors import OptionError
 from gmlfm.fitting.job import chosen_device

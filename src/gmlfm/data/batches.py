@@ -2,55 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from gmlfm.data.attributes import AttributeTable, FieldCode
 from gmlfm.data.dataset import Rows
-from gmlfm.data.encoding import Encoded, Encoder
+from gmlfm.data.encoding import Encoded
+from gmlfm.data.groups import Batch, Floats, IdRows, Ints, asking_of, make_batch
+from gmlfm.data.meetings import ByUser, Meetings
 from gmlfm.data.negatives import NegativeSampler, TrainingNegatives
 from gmlfm.data.prepared import PreparedData, Shard
+from gmlfm.data.times import in_order
 
-Floats = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int32]
 _SMALLEST_BATCH, _STEPS_AN_EPOCH = 64, 40
 _INSTANCES_AT_ONCE = 65_536  # many steps' rows are looked up together: for small steps that look-up would cost more than they
-
-
-@dataclass(frozen=True)
-class Batch:
-    """B groups of G items: asking (users with context) (B, F), answering (items) (B, G, F'), labels (B, G), weights (B,).
-
-    An item without a training positive, drawn as a negative, stands at the decoy row (see IdRows), not at the unknown one,
-    which would learn that the unknown is never bought.
-    """
-
-    asking_ids: Ints
-    asking_x: Floats
-    answering_ids: Ints
-    answering_x: Floats
-    labels: Floats
-    weights: Floats | None
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def steps(self, size: int) -> Iterator[Batch]:
-        """The same groups, `size` at a time."""
-        for start in range(0, len(self), size):
-            part = slice(start, start + size)
-            yield Batch(
-                self.asking_ids[part],
-                self.asking_x[part],
-                self.answering_ids[part],
-                self.answering_x[part],
-                self.labels[part],
-                None if self.weights is None else self.weights[part],
-            )
 
 
 class Batches(Protocol):
@@ -64,53 +33,28 @@ class Batches(Protocol):
 
     def epoch(self, number: int) -> Iterator[Batch]: ...
 
+    def meetings(self, number: int) -> Meetings | None:
+        """By which epoch `number` imitates newcomers; None where it shall not."""
+        ...
+
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """batch_size counts instances; hide is the share of ids hidden behind the unknown row, which trains that row.
+    """batch_size counts instances; hide is how many groups, for each one of training, are shown with ids hidden, which trains
+    the rows that newcomers stand at (gmlfm.training.strangers).
 
     Without a batch_size it is `largest`, and less for small data, so that an epoch has some forty steps or more.
     """
 
     batch_size: int | None = None
     n_negatives: int = 4
-    hide: float = 0.05
+    hide: float = 0.1
     seed: int = 0
     fresh: bool = True
 
     def groups_a_step(self, n_instances: int, group: int, largest: int = 4096) -> int:
         size = self.batch_size or min(largest, max(_SMALLEST_BATCH, n_instances // _STEPS_AN_EPOCH))
         return max(1, size // group)
-
-
-@dataclass(frozen=True)
-class IdRows:
-    """What hiding needs to know: the unknown rows of both sides, and what had a training positive.
-
-    decoy: the id's missing row, which nothing else uses and scoring never sees. It takes up that items without a positive are
-    always negatives; their attributes alone would otherwise have to, and those typical of new items would come last.
-    trained_rows: the attribute rows that some item with a positive carries. A value that none of them has would only ever be
-    drawn as a negative and learn that it is never chosen: such values are left out of training, as ids are.
-    """
-
-    unknown_user: int
-    unknown_item: int
-    decoy: int
-    trained_items: npt.NDArray[np.bool_]
-    trained_rows: npt.NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, encoder: Encoder, items: Ints, item_table: AttributeTable) -> IdRows:
-        return cls.between(encoder.fields, items, item_table)
-
-    @classmethod
-    def between(cls, fields: Sequence[FieldCode], items: Ints, item_table: AttributeTable) -> IdRows:
-        user, item = (next(one for one in fields if one.part == side and one.kind == "id") for side in ("user", "item"))
-        trained = np.zeros(len(item_table), bool)
-        trained[items] = True
-        rows = np.zeros(fields[-1].end, bool)
-        rows[item_table.ids[trained]] = True
-        return cls(user.unknown_row, item.unknown_row, item.missing_row, trained, rows)
 
 
 class RankingBatches:
@@ -126,7 +70,10 @@ class RankingBatches:
         negatives: TrainingNegatives,
         options: BatchOptions,
         weights: Floats | None = None,
+        times: npt.NDArray[Any] | None = None,
     ) -> None:
+        """times: anything that grows with time, to tell a user's latest row; without it, the last one listed is."""
+        self._times = times
         self.users, self.items, self.rows, self.encoded, self.ids = users, items, rows, encoded, ids
         self.negatives, self.options, self.weights = negatives, options, weights
 
@@ -151,7 +98,25 @@ class RankingBatches:
             items = np.concatenate([self.items[chosen, None], negatives[chosen]], axis=1)
             asking = asking_of(self.encoded, self.users[chosen], self.rows[chosen])
             weights = None if self.weights is None else self.weights[chosen]
-            yield make_batch(asking, self.encoded.item, items, labels[: len(chosen)], weights, self.ids, options.hide, rng)
+            yield make_batch(asking, self.encoded.item, items, labels[: len(chosen)], weights, self.ids)
+
+    def meetings(self, number: int) -> Meetings | None:
+        if self.options.hide == 0:
+            return None
+        rng, group = np.random.default_rng([self.options.seed, 15, number]), 1 + self.options.n_negatives
+        return Meetings(self.users, self.rows, self.encoded, self.ids, self._by_user, self._show, group, self.options.hide, rng)
+
+    @cached_property
+    def _by_user(self) -> ByUser:
+        return ByUser.of(self.users, self._times)
+
+    def _show(self, places: Rows, rng: np.random.Generator) -> Batch:
+        drawn = self.negatives.sampler.draw(self.negatives.users[places], self.options.n_negatives, rng)
+        items = np.concatenate([self.items[places, None], drawn], axis=1)
+        labels = np.full(items.shape, -1.0, np.float32)
+        labels[:, 0] = 1.0
+        asking = asking_of(self.encoded, self.users[places], self.rows[places])
+        return make_batch(asking, self.encoded.item, items, labels, None, self.ids)
 
 
 class LabelledBatches:
@@ -166,7 +131,9 @@ class LabelledBatches:
         encoded: Encoded,
         ids: IdRows,
         options: BatchOptions,
+        times: npt.NDArray[Any] | None = None,
     ) -> None:
+        self._times = times
         self._users, self._items, self._labels, self._rows = users, items, labels, rows
         self._encoded, self._ids, self._options = encoded, ids, options
 
@@ -183,12 +150,24 @@ class LabelledBatches:
         order = rng.permutation(len(self._users))
         at_once = _groups_at_once(self.groups_a_step, 1)
         for start in range(0, len(order), at_once):
-            chosen = order[start : start + at_once]
-            asking = asking_of(self._encoded, self._users[chosen], self._rows[chosen])
-            labels = self._labels[chosen, None]
-            yield make_batch(
-                asking, self._encoded.item, self._items[chosen, None], labels, None, self._ids, self._options.hide, rng
-            )
+            yield self._show(order[start : start + at_once], rng)
+
+    def meetings(self, number: int) -> Meetings | None:
+        if self._options.hide == 0:
+            return None
+        rng = np.random.default_rng([self._options.seed, 15, number])
+        return Meetings(
+            self._users, self._rows, self._encoded, self._ids, self._by_user, self._show, 1, self._options.hide, rng
+        )
+
+    @cached_property
+    def _by_user(self) -> ByUser:
+        return ByUser.of(self._users, self._times)
+
+    def _show(self, places: Rows, rng: np.random.Generator) -> Batch:
+        asking = asking_of(self._encoded, self._users[places], self._rows[places])
+        labels = self._labels[places, None]
+        return make_batch(asking, self._encoded.item, self._items[places, None], labels, None, self._ids)
 
 
 class ShardBatches:
@@ -232,55 +211,32 @@ class ShardBatches:
             shard = self._data.shard(self._numbers[at])
             yield from self._of(shard).epoch(number * self._data.n_shards + int(at))
 
+    def meetings(self, number: int) -> Meetings | None:
+        """With the users of one shard, another one each epoch."""
+        for at in np.random.default_rng([self._options.seed, 16, number]).permutation(len(self._numbers)):
+            shard = self._data.shard(self._numbers[at])
+            if len(self._kept(shard)):
+                return self._of(shard).meetings(number)
+        return None
+
     def _of(self, shard: Shard) -> Batches:
         kept, options = self._kept(shard), self._options
         users, items = shard.users[kept], shard.items[kept]
         encoded = Encoded(self._data.users, shard.context, self._data.items)
+        timed = "time" in shard.columns.columns
+        times = in_order(shard.columns["time"])[kept] if timed else None
         if not self._ranks:
             centre, spread = self._label_scale
             labels = ((shard.columns["label"].to_numpy()[kept] - centre) / spread).astype(np.float32)
-            return LabelledBatches(users, items, labels, kept, encoded, self._ids, options)
+            return LabelledBatches(users, items, labels, kept, encoded, self._ids, options, times)
         weighted = "weight" in shard.columns.columns
         weights = shard.columns["weight"].to_numpy()[kept].astype(np.float32) if weighted else None
         # Users are numbered through all shards; a sampler for this shard alone counts from its first user.
         local = (users - shard.users.min()).astype(np.int32)
         sampler = NegativeSampler(local, items, int(np.ptp(shard.users)) + 1, self._candidates)
         negatives = TrainingNegatives(sampler, local, options.n_negatives, options.seed, options.fresh)
-        return RankingBatches(users, items, kept, encoded, self._ids, negatives, options, weights)
+        return RankingBatches(users, items, kept, encoded, self._ids, negatives, options, weights, times)
 
 
 def _groups_at_once(groups_a_step: int, group: int) -> int:
     return max(1, _INSTANCES_AT_ONCE // (groups_a_step * group)) * groups_a_step
-
-
-def asking_of(encoded: Encoded, users: npt.NDArray[np.integer[Any]], rows: Rows | None) -> AttributeTable:
-    """Users with the context of their interaction rows; without rows the context is left out."""
-    ids, x = encoded.user.ids[users], encoded.user.values[users]
-    if rows is None or encoded.context.ids.shape[1] == 0:
-        return AttributeTable(ids, x)
-    return AttributeTable(
-        np.concatenate([ids, encoded.context.ids[rows]], axis=1), np.concatenate([x, encoded.context.values[rows]], axis=1)
-    )
-
-
-def make_batch(
-    asking: AttributeTable,
-    items_table: AttributeTable,
-    items: Ints,
-    labels: Floats,
-    weights: Floats | None,
-    known: IdRows,
-    hide: float,
-    rng: np.random.Generator,
-) -> Batch:
-    asking_ids = np.array(asking.ids)
-    answering_ids, answering_x = items_table.ids[items], items_table.values[items]
-    untrained = ~known.trained_items[items] & (labels < 0)
-    if untrained.any():
-        answering_x[untrained] *= known.trained_rows[answering_ids[untrained]]
-        answering_ids[:, :, 0][untrained], answering_x[:, :, 0][untrained] = known.decoy, 1.0
-    if hide > 0:
-        asking_ids[rng.random(len(asking_ids)) < hide, 0] = known.unknown_user
-        hidden = (rng.random(items.shape) < hide) & ~untrained
-        answering_ids[:, :, 0][hidden] = known.unknown_item
-    return Batch(asking_ids, asking.values, answering_ids, answering_x, labels, weights)

@@ -16,6 +16,7 @@ import polars as pl
 from gmlfm.data.columns import IdType, Origin
 from gmlfm.data.frames import as_frame
 from gmlfm.data.schema import Schema
+from gmlfm.data.times import in_order
 from gmlfm.errors import DataError, OptionError
 
 Task = Literal["topn", "rating", "implicit"]
@@ -135,10 +136,14 @@ class Dataset:
         if "time" not in self.interactions.columns:
             return np.sort(rows)
         rows = np.sort(rows)
-        times = self.interactions["time"]
-        # The type's own minimum keeps missing times in front without turning int64 microseconds into floats.
-        lowest = -np.inf if times.dtype.is_float() else np.iinfo(np.int64).min
-        return rows[np.argsort(times.fill_null(lowest).to_numpy()[rows], kind="stable")]
+        return rows[np.argsort(in_order(self.interactions["time"])[rows], kind="stable")]
+
+    @cached_property
+    def places_in_time(self) -> Rows:
+        """Of each row: how many come before it in the order of time."""
+        places = np.empty(len(self.interactions), np.int64)
+        places[self.order_in_time(np.arange(len(self.interactions)))] = np.arange(len(self.interactions))
+        return places
 
     @cached_property
     def content_hash(self) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.columns import Origin
@@ -58,6 +62,13 @@ def as_times(values: pl.Series, origin: Origin, time_format: str | None = None) 
     expected = f"a time like {time_format}" if time_format else "a date or a number"
     _refuse(text, result.is_null() & text.is_not_null(), values.name, origin, expected)
     return result
+
+
+def in_order(times: pl.Series) -> npt.NDArray[Any]:
+    """Times as numbers to sort by; a row without a time counts as earliest."""
+    # The type's own minimum keeps missing times in front without turning int64 microseconds into floats.
+    lowest = -np.inf if times.dtype.is_float() else np.iinfo(np.int64).min
+    return times.fill_null(lowest).to_numpy()
 
 
 def day_comes_first(text: pl.Series) -> bool | None:

@@ -50,6 +50,12 @@ class Evaluation:
                 found[name] = {"rows": float(inside.sum()), **means}
         return replace(self, groups=found)
 
+    def balanced(self) -> dict[str, float]:
+        """The metrics with every group counting alike, however few its queries are: for choosing."""
+        if not self.groups:
+            return self.metrics
+        return {name: float(np.mean([one[name] for one in self.groups.values()])) for name in self.queries}
+
 
 def evaluate_ranking(
     scores: Scores,

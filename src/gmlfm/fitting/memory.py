@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from gmlfm.data.batches import Batches, IdRows, LabelledBatches, RankingBatches
+from gmlfm.data.batches import Batches, LabelledBatches, RankingBatches
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.encoding import Encoded, Encoder
+from gmlfm.data.groups import IdRows
 from gmlfm.data.negatives import Instances, TrainingNegatives, implicit_instances, training_sampler
 from gmlfm.data.splits import make_split
 from gmlfm.errors import DataError, OptionError
@@ -83,7 +84,7 @@ class MemoryJob(Job):
             scores = Scorer(model, table, material.encoded, material.layout.field_of_row(), self._label_scale)
             if self.settings.task == "topn":
                 part = "test" if self.as_published else "validation"
-                found = evaluate_held_out(scores, self.data, self.split, part, self.validation_protocol).metrics
+                found = evaluate_held_out(scores, self.data, self.split, part, self._protocol).balanced()
                 return {name: found[name] for name in ("hr@10", "ndcg@10")}
             users, items, labels, interactions = labelled(self.data, self.instances, rows)
             predicted = scores.pairs(users, items[:, None], interactions)[:, 0]
@@ -93,6 +94,11 @@ class MemoryJob(Job):
 
     @property
     def validation_protocol(self) -> str:
+        n_groups = 0 if self.split.validation_groups is None else len(np.unique(self.split.validation_groups))
+        return f"{self._protocol}, mean of {n_groups} groups" if n_groups > 1 and not self.as_published else self._protocol
+
+    @property
+    def _protocol(self) -> str:
         return "paper" if self.as_published else protocol_for(self.data)
 
     def _material(self, rows: Rows) -> Material:
@@ -131,11 +137,13 @@ class MemoryJob(Job):
             known = IdRows.of(encoder, items, encoded.item)
             sampler = training_sampler(data, replace(self.split, train=rows))
             negatives = TrainingNegatives(sampler, users, options.n_negatives, options.seed, options.fresh)
-            return RankingBatches(users, items, rows, encoded, known, negatives, options, self._weights(rows))
+            times = data.places_in_time[rows]
+            return RankingBatches(users, items, rows, encoded, known, negatives, options, self._weights(rows), times)
         users, items, labels, interactions = labelled(self.data, self.instances, rows)
         known = IdRows.of(encoder, items[labels > 0] if self.instances else items, encoded.item)
         centre, spread = self._label_scale
-        return LabelledBatches(users, items, (labels - centre) / spread, interactions, encoded, known, options)
+        scaled, times = (labels - centre) / spread, data.places_in_time[interactions]
+        return LabelledBatches(users, items, scaled, interactions, encoded, known, options, times)
 
 
 def centre_and_spread(labels: npt.NDArray[np.float64]) -> tuple[float, float]:

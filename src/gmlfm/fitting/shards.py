@@ -15,8 +15,9 @@ import numpy.typing as npt
 from torch import Tensor
 
 from gmlfm.data.attributes import AttributeTable
-from gmlfm.data.batches import ShardBatches, asking_of
+from gmlfm.data.batches import ShardBatches
 from gmlfm.data.encoding import Encoded
+from gmlfm.data.groups import asking_of
 from gmlfm.data.negatives import NegativeSampler
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.restoring import restore

@@ -11,9 +11,9 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.attributes import AttributeTable
-from gmlfm.data.batches import asking_of
 from gmlfm.data.columns import Origin, as_field
 from gmlfm.data.encoding import Encoded
+from gmlfm.data.groups import asking_of
 from gmlfm.data.schema import Field
 from gmlfm.errors import GmlfmError, OptionError, did_you_mean
 from gmlfm.fitting import Fitted

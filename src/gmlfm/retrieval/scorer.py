@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from gmlfm.data.attributes import AttributeTable
-from gmlfm.data.batches import asking_of
 from gmlfm.data.dataset import Rows
 from gmlfm.data.encoding import Encoded
+from gmlfm.data.groups import asking_of
 from gmlfm.errors import DataError
 from gmlfm.models.base import Attributes, Model, Pairwise
 from gmlfm.retrieval.folding import folded_row, other_items

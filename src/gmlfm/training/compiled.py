@@ -14,7 +14,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import nn
 
-from gmlfm.data.batches import Batch
+from gmlfm.data.groups import Batch
 from gmlfm.errors import DataError
 from gmlfm.kernels.cpu import gml, sums
 from gmlfm.kernels.cpu.arrays import Dense, Floats, Groups, Rows, Rule
@@ -90,7 +90,7 @@ class CompiledSteps(ABC):
     def work(self, size: int, most: int, groups: Groups) -> Any:
         """Room for steps of `size` groups with at most `most` distinct rows."""
 
-    def run(self, batch: Batch, size: int) -> Iterator[tuple[float, int]]:
+    def run(self, batch: Batch, size: int, loss: str | None = None) -> Iterator[tuple[float, int]]:
         """Steps of `size` groups: after all of them their mean loss and how many instances they had.
 
         Where a step's loss is no number, that loss, and the table as it was before the step."""
@@ -102,6 +102,7 @@ class CompiledSteps(ABC):
             if ids.size and not (0 <= ids.min() and ids.max() < len(self._rows.table)):
                 raise DataError(f"a batch names row {ids.max():,}; the table has {len(self._rows.table):,}.")
         losses = np.zeros(-(-len(batch) // size), np.float32)
+        rule = self._rule if loss is None else self._rule._replace(objective=OBJECTIVES.index(loss))
         tell_if_compiling(self.kernel)
         with _ONE_AT_A_TIME, _one_blas_thread():
             before = numba.get_num_threads()
@@ -109,7 +110,7 @@ class CompiledSteps(ABC):
             try:
                 self.kernel(
                     self.shape(),
-                    self._rule,
+                    rule,
                     groups,
                     size,
                     self._rows,

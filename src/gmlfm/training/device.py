@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from gmlfm.data.batches import Batch
+from gmlfm.data.groups import Batch
 from gmlfm.errors import DataError
 from gmlfm.models.base import Model, Pairwise
 from gmlfm.models.fm import FM
@@ -65,10 +65,9 @@ class DeviceSteps:
         self._rows = RowTensors(rows.table, first, state.get("second", nothing), state.get("count", nothing))
         tables = fading()
         self._fading = torch.from_numpy(np.concatenate(tables)).to(self._device), len(tables[0])
-        self.launch: Launch | None = None
-        self.recorded: dict[int, Any] = {}
+        self._launches: dict[tuple[int, Sizes], tuple[Launch, dict[int, Any]]] = {}  # with what was recorded of each
 
-    def run(self, batch: Batch | DeviceBatch, size: int) -> Iterator[tuple[float, int]]:
+    def run(self, batch: Batch | DeviceBatch, size: int, loss: str | None = None) -> Iterator[tuple[float, int]]:
         """Steps of `size` groups: after many of them their mean loss and how many instances they had."""
         found = batch if isinstance(batch, DeviceBatch) else DeviceBatch.upload(batch, self._device)
         if self._ids_only:
@@ -79,10 +78,11 @@ class DeviceSteps:
         for start in range(0, len(found), at_once):
             stop = min(start + at_once, len(found))
             n_steps = -(-(stop - start) // size)
-            losses = self._run(found.part(start, stop, n_steps * size), n_steps, size)
+            function = self.function if loss is None else self.function._replace(objective=OBJECTIVES.index(loss))
+            losses = self._run(function, found.part(start, stop, n_steps * size), n_steps, size)
             yield mean_loss(losses, stop - start, size), (stop - start) * found.labels.shape[1]
 
-    def _run(self, batch: DeviceBatch, n_steps: int, size: int) -> npt.NDArray[np.float32]:
+    def _run(self, function: Function, batch: DeviceBatch, n_steps: int, size: int) -> npt.NDArray[np.float32]:
         """The steps' losses; the last of them no number where one was not."""
         occurrences = torch.cat([batch.asking_ids.view(n_steps, -1), batch.answering_ids.view(n_steps, -1)], dim=1)
         n_rows = len(self._rows.table)
@@ -90,8 +90,8 @@ class DeviceSteps:
             raise DataError(f"a batch names row {int(occurrences.max()):,}; the table has {n_rows:,}.")
         plan = plan_steps(occurrences, n_rows)
         group = batch.labels.shape[1]
-        terms = {2: group - 1, 3: 1}.get(self.function.objective, group)
-        launch = self._launch_for(batch, plan, n_steps, size)
+        terms = {2: group - 1, 3: 1}.get(function.objective, group)
+        launch, recorded = self._launch_for(function, batch, plan, n_steps, size)
         for name in _PLANNED:
             launch.put(name, getattr(plan, name))
         for name in ("asking_x", "answering_x", "labels", "weights"):
@@ -99,36 +99,40 @@ class DeviceSteps:
         launch.put("shares", 1.0 / (batch.weights.view(n_steps, size).sum(1) * terms))
         launch.step.zero_()
         launch.alive.fill_(1)
-        self._play(launch, n_steps)
+        self._play(launch, recorded, n_steps)
         losses: npt.NDArray[np.float32] = launch.held["losses"][:n_steps].cpu().numpy().copy()
         self._line.tell_optimiser()
         if not bool(launch.alive):
             losses[-1] = np.nan
         return losses
 
-    def _launch_for(self, batch: DeviceBatch, plan: Plan, n_steps: int, size: int) -> Launch:
+    def _launch_for(
+        self, function: Function, batch: DeviceBatch, plan: Plan, n_steps: int, size: int
+    ) -> tuple[Launch, dict[int, Any]]:
         """The one at hand, or a new one where that is too small."""
         sizes = Sizes(size, batch.asking_ids.shape[1], batch.labels.shape[1], batch.answering_ids.shape[2], plan.in_pieces)
-        if self.launch is None or not self.launch.fits(sizes, plan, n_steps):
-            self.launch = Launch(self.function, self._rows, self._line, self._fading, self._lr, sizes, plan, n_steps)
-            self.recorded = {}
-        return self.launch
+        key = function.objective, sizes
+        held = self._launches.get(key)
+        if held is None or not held[0].fits(sizes, plan, n_steps):
+            held = Launch(function, self._rows, self._line, self._fading, self._lr, sizes, plan, n_steps), {}
+            self._launches[key] = held
+        return held
 
-    def _play(self, launch: Launch, n_steps: int) -> None:
+    def _play(self, launch: Launch, recorded: dict[int, Any], n_steps: int) -> None:
         done = 0
         if not self._graphs:
             for _ in range(n_steps):
                 launch.take()
             return
-        if not self.recorded:
+        if not recorded:
             # These compile what is not compiled yet, which cannot be recorded.
             for _ in range(min(2, n_steps)):
                 launch.take()
                 done += 1
-            self.recorded = {steps: self._record(launch, steps) for steps in (1, _STEPS_A_GRAPH)}
+            recorded |= {steps: self._record(launch, steps) for steps in (1, _STEPS_A_GRAPH)}
         while done < n_steps:
             steps = _STEPS_A_GRAPH if n_steps - done >= _STEPS_A_GRAPH else 1
-            self.recorded[steps].replay()
+            recorded[steps].replay()
             done += steps
 
     def _record(self, launch: Launch, steps: int) -> Any:

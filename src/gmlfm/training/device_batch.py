@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gmlfm.data.batches import Batch
+from gmlfm.data.groups import Batch
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,10 @@ class DeviceBatch:
         weights = np.ones(len(batch), np.float32) if batch.weights is None else batch.weights
         parts = (batch.asking_ids, batch.asking_x, batch.answering_ids, batch.answering_x, batch.labels, weights)
         return cls(*(torch.from_numpy(np.ascontiguousarray(one)).to(device) for one in parts))
+
+    def download(self) -> Batch:
+        parts = (self.asking_ids, self.asking_x, self.answering_ids, self.answering_x, self.labels, self.weights)
+        return Batch(*(one.cpu().numpy() for one in parts))
 
     def ids_alone(self) -> DeviceBatch:
         """The first attribute of each side."""

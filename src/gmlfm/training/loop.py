@@ -20,6 +20,7 @@ from gmlfm.training.best import BestWeights
 from gmlfm.training.objectives import GROUPED, OBJECTIVES
 from gmlfm.training.rows import DENSE_OPTIMISERS, row_optimiser
 from gmlfm.training.steps import ReferenceSteps, Steps
+from gmlfm.training.strangers import Strangers
 
 _LARGEST_LR = 3e38  # float32 has no larger numbers
 ENGINES = ("auto", "compiled", "reference")
@@ -169,17 +170,26 @@ class Trainer:
         self.model.begin_epoch(self.epoch)
         total, done = 0.0, 0
         steps, resident = self.steps(), self._resident(batches)
+        size, meetings = resident.groups_a_step, resident.meetings(self.epoch)
+        strangers = Strangers(self.model, self.table, steps, size, meetings, self._field_of_row) if meetings else None
         for batch in resident.epoch(self.epoch):
-            for loss, n_instances in steps.run(batch, resident.groups_a_step):
-                if not np.isfinite(loss):
-                    kept = f"the weights of epoch {self.best_epoch} are kept" if self.best else "nothing is kept"
-                    raise DivergedError(
-                        f"the loss became {loss} in epoch {self.epoch + 1}, {kept}; lower lr (now {self.options.lr:g})."
-                    )
+            for loss, n_instances in steps.run(batch, size):
+                self._refuse_no_number(loss)
                 total += loss * n_instances
                 done += n_instances
                 observer.on_step(done, batches.n_instances, total / done)
+            for loss in strangers.after(len(batch)) if strangers else ():
+                self._refuse_no_number(loss)
+        for loss in strangers.end(self.options.loss) if strangers else ():
+            self._refuse_no_number(loss)
         return total / max(done, 1)
+
+    def _refuse_no_number(self, loss: float) -> None:
+        if not np.isfinite(loss):
+            kept = f"the weights of epoch {self.best_epoch} are kept" if self.best else "nothing is kept"
+            raise DivergedError(
+                f"the loss became {loss} in epoch {self.epoch + 1}, {kept}; lower lr (now {self.options.lr:g})."
+            )
 
     def steps(self) -> Steps:
         """Whoever takes this model's steps here: compiled kernels where there are some, else torch operation by operation."""

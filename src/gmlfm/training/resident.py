@@ -1,4 +1,4 @@
-"""Ranking batches that never leave the device: order, negatives and hiding are drawn where the steps are taken.
+"""Ranking batches that never leave the device: order, negatives and meetings are drawn where the steps are taken.
 
 The same rules as RankingBatches, by another stream of random numbers.
 """
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.batches import RankingBatches
+from gmlfm.data.meetings import Grid, Meetings
 from gmlfm.training.device_batch import DeviceBatch
 
 _INSTANCES_AT_ONCE = 2**23
@@ -35,6 +36,9 @@ class ResidentBatches:
         self._untrained = bool((~self._known.trained_items).any())
         self._line = {name: self._put(one) for name, one in batches.negatives.sampler.line().items()}
         batches.negatives.sampler.check(batches.users, 1)
+        self._host = batches
+        self._by_user: tuple[Tensor, ...] | None = None
+        self._known_items = torch.nonzero(self._trained_items).flatten()
 
     def epoch(self, number: int) -> Iterator[DeviceBatch]:
         random = self._random(13, number)
@@ -46,6 +50,15 @@ class ResidentBatches:
             chosen = order[start : start + at_once]
             negatives = self._draw(self._users[chosen], random) if fixed is None else fixed[chosen]
             yield self._batch(chosen, negatives, random)
+
+    def meetings(self, number: int) -> ResidentMeetings | None:
+        host = self._host.meetings(number)
+        if host is None:
+            return None
+        if self._by_user is None:
+            by_user = host.by_user
+            self._by_user = tuple(self._put(one) for one in (by_user.places, by_user.starts, by_user.counts))
+        return ResidentMeetings(self, host, self._by_user, self._random(15, number))
 
     def _fixed(self) -> Tensor:
         return self._draw(self._users, self._random(14))
@@ -68,33 +81,61 @@ class ResidentBatches:
         return line["candidates"][place].view(-1, n)
 
     def _batch(self, chosen: Tensor, negatives: Tensor, random: torch.Generator) -> DeviceBatch:
-        users, items = self._users[chosen].long(), torch.cat([self._items[chosen, None], negatives], dim=1).long()
-        asking_ids, asking_x = self._user[0][users], self._user[1][users]
-        if self._context is not None:
-            rows = self._rows[chosen].long()
-            asking_ids = torch.cat([asking_ids, self._context[0][rows]], dim=1)
-            asking_x = torch.cat([asking_x, self._context[1][rows]], dim=1)
+        items = torch.cat([self._items[chosen, None], negatives], dim=1).long()
+        asking_ids, asking_x = self.asking(chosen)
         answering_ids, answering_x = self._item[0][items], self._item[1][items]
         labels = torch.full(items.shape, -1.0, device=self._device)
         labels[:, 0] = 1.0
-        known, hide = self._known, self._options.hide
-        untrained = torch.zeros_like(items, dtype=torch.bool)
         if self._untrained:
             untrained = ~self._trained_items[items] & (labels < 0)
             kept = ~untrained.unsqueeze(-1) | self._trained_rows[answering_ids.long()]
             answering_x = answering_x * kept
-            answering_ids[..., 0] = torch.where(untrained, known.decoy, answering_ids[..., 0])
+            answering_ids[..., 0] = torch.where(untrained, self._known.decoy, answering_ids[..., 0])
             answering_x[..., 0] = torch.where(untrained, 1.0, answering_x[..., 0])
-        if hide > 0:
-            hidden_user = torch.rand(len(users), generator=random, device=self._device) < hide
-            asking_ids[:, 0] = torch.where(hidden_user, known.unknown_user, asking_ids[:, 0])
-            hidden = (torch.rand(items.shape, generator=random, device=self._device) < hide) & ~untrained
-            answering_ids[..., 0] = torch.where(hidden, known.unknown_item, answering_ids[..., 0])
-        weights = torch.ones(len(users), device=self._device) if self._weights is None else self._weights[chosen]
+        weights = torch.ones(len(chosen), device=self._device) if self._weights is None else self._weights[chosen]
         return DeviceBatch(asking_ids, asking_x, answering_ids, answering_x, labels, weights)
+
+    def asking(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """The users of some training rows, in their context."""
+        users = self._users[chosen].long()
+        ids, x = self._user[0][users], self._user[1][users]
+        if self._context is None:
+            return ids, x
+        rows = self._rows[chosen].long()
+        return torch.cat([ids, self._context[0][rows]], dim=1), torch.cat([x, self._context[1][rows]], dim=1)
+
+    def answering(self, known: Tensor) -> tuple[Tensor, Tensor]:
+        """Of items that have a positive, by their number among these."""
+        items = self._known_items[known]
+        return self._item[0][items], self._item[1][items]
+
+    @property
+    def n_known(self) -> int:
+        return len(self._known_items)
 
     def _table(self, table: AttributeTable) -> tuple[Tensor, Tensor]:
         return self._put(table.ids), self._put(table.values)
 
     def _put(self, values: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.array(values)).to(self._device)
+
+
+class ResidentMeetings:
+    """As Meetings; the latest choices, which are few, are drawn by the host."""
+
+    def __init__(self, batches: ResidentBatches, host: Meetings, by_user: tuple[Tensor, ...], random: torch.Generator) -> None:
+        self.ids, self.hide, self.latest = host.ids, host.hide, host.latest
+        self._batches, self._by_user, self._random, self.group = batches, by_user, random, host.group
+
+    def at_random(self, n_steps: int, grid: Grid) -> DeviceBatch:
+        places, starts, counts = self._by_user
+        device, (n_users, rows) = places.device, grid
+        chosen = torch.randint(len(starts), (n_steps * n_users,), generator=self._random, device=device)
+        share = torch.rand(len(chosen), generator=self._random, device=device, dtype=torch.float64)
+        row = torch.minimum((share * counts[chosen]).long(), counts[chosen] - 1)
+        asking = self._batches.asking(places[starts[chosen] + row].repeat_interleave(rows))
+        shape = (n_steps, 1, rows, self.group)
+        drawn = torch.randint(self._batches.n_known, shape, generator=self._random, device=device)
+        drawn = drawn.expand(-1, n_users, -1, -1).reshape(-1, self.group)
+        nothing, ones = torch.zeros(drawn.shape, device=device), torch.ones(len(drawn), device=device)
+        return DeviceBatch(*asking, *self._batches.answering(drawn), nothing, ones)

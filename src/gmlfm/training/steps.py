@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gmlfm.data.batches import Batch
+from gmlfm.data.groups import Batch
 from gmlfm.models.base import Attributes, Model
 from gmlfm.training.objectives import OBJECTIVES
 from gmlfm.training.rows import Distinct, Everything, RowOptimiser
@@ -20,8 +20,11 @@ from gmlfm.training.rows import Distinct, Everything, RowOptimiser
 class Steps(Protocol):
     """Takes the steps of a batch, `size` groups each, and changes the table, the dense parameters and their moments."""
 
-    def run(self, batch: Batch, size: int) -> Iterator[tuple[float, int]]:
-        """After one step or some: their mean loss and how many instances they had. A loss that is no number changed nothing."""
+    def run(self, batch: Batch, size: int, loss: str | None = None) -> Iterator[tuple[float, int]]:
+        """After one step or some: their mean loss and how many instances they had. A loss that is no number changed nothing.
+
+        loss: another one than training's own.
+        """
         ...
 
 
@@ -40,11 +43,11 @@ class ReferenceSteps:
         self._distinct = Everything(n_rows) if model.whole_table else Distinct(n_rows)
         self._field_of_row = field_of_row
 
-    def run(self, batch: Batch, size: int) -> Iterator[tuple[float, int]]:
+    def run(self, batch: Batch, size: int, loss: str | None = None) -> Iterator[tuple[float, int]]:
         for part in batch.steps(size):
-            yield self.step(part), part.labels.size
+            yield self.step(part, loss), part.labels.size
 
-    def step(self, batch: Batch) -> float:
+    def step(self, batch: Batch, name: str | None = None) -> float:
         """One step: distinct rows in, their gradients out."""
         n_asking = batch.asking_ids.size
         flat = np.concatenate([batch.asking_ids.ravel(), batch.answering_ids.ravel()])
@@ -63,7 +66,7 @@ class ReferenceSteps:
         )
         ready = self.model.ready(leaf)
         weights = None if batch.weights is None else self._tensor(batch.weights)
-        objective, labels = OBJECTIVES[self.loss], self._tensor(batch.labels)
+        objective, labels = OBJECTIVES[name or self.loss], self._tensor(batch.labels)
         losses = [objective(scores, labels, weights) for scores in self.model.score_sets(ready, asking, answering)]
         loss = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
         penalty = self.model.penalty(leaf, asking, answering)

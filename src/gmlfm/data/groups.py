@@ -1,0 +1,100 @@
+"""Groups: those who ask and the items they are asked about, as attribute rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gmlfm.data.attributes import AttributeTable, FieldCode
+from gmlfm.data.dataset import Rows
+from gmlfm.data.encoding import Encoded, Encoder
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B groups of G items: asking (users with context) (B, F), answering (items) (B, G, F'), labels (B, G), weights (B,).
+
+    An item without a training positive, drawn as a negative, stands at the decoy row (see IdRows), not at the unknown one,
+    which would learn that the unknown is never bought.
+    """
+
+    asking_ids: Ints
+    asking_x: Floats
+    answering_ids: Ints
+    answering_x: Floats
+    labels: Floats
+    weights: Floats | None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def steps(self, size: int) -> Iterator[Batch]:
+        """The same groups, `size` at a time."""
+        for start in range(0, len(self), size):
+            part = slice(start, start + size)
+            yield Batch(
+                self.asking_ids[part],
+                self.asking_x[part],
+                self.answering_ids[part],
+                self.answering_x[part],
+                self.labels[part],
+                None if self.weights is None else self.weights[part],
+            )
+
+
+@dataclass(frozen=True)
+class IdRows:
+    """What training knows of ids: the unknown rows of both sides, and what had a training positive.
+
+    decoy: the id's missing row, which nothing else uses and scoring never sees. It takes up that items without a positive are
+    always negatives; their attributes alone would otherwise have to, and those typical of new items would come last.
+    trained_rows: the attribute rows that some item with a positive carries. A value that none of them has would only ever be
+    drawn as a negative and learn that it is never chosen: such values are left out of training, as ids are.
+    """
+
+    unknown_user: int
+    unknown_item: int
+    decoy: int
+    trained_items: npt.NDArray[np.bool_]
+    trained_rows: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, encoder: Encoder, items: Ints, item_table: AttributeTable) -> IdRows:
+        return cls.between(encoder.fields, items, item_table)
+
+    @classmethod
+    def between(cls, fields: Sequence[FieldCode], items: Ints, item_table: AttributeTable) -> IdRows:
+        user, item = (next(one for one in fields if one.part == side and one.kind == "id") for side in ("user", "item"))
+        trained = np.zeros(len(item_table), bool)
+        trained[items] = True
+        rows = np.zeros(fields[-1].end, bool)
+        rows[item_table.ids[trained]] = True
+        return cls(user.unknown_row, item.unknown_row, item.missing_row, trained, rows)
+
+
+def asking_of(encoded: Encoded, users: npt.NDArray[np.integer[Any]], rows: Rows | None) -> AttributeTable:
+    """Users with the context of their interaction rows; without rows the context is left out."""
+    ids, x = encoded.user.ids[users], encoded.user.values[users]
+    if rows is None or encoded.context.ids.shape[1] == 0:
+        return AttributeTable(ids, x)
+    return AttributeTable(
+        np.concatenate([ids, encoded.context.ids[rows]], axis=1), np.concatenate([x, encoded.context.values[rows]], axis=1)
+    )
+
+
+def make_batch(
+    asking: AttributeTable, items_table: AttributeTable, items: Ints, labels: Floats, weights: Floats | None, known: IdRows
+) -> Batch:
+    answering_ids, answering_x = items_table.ids[items], items_table.values[items]
+    untrained = ~known.trained_items[items] & (labels < 0)
+    if untrained.any():
+        answering_x[untrained] *= known.trained_rows[answering_ids[untrained]]
+        answering_ids[:, :, 0][untrained], answering_x[:, :, 0][untrained] = known.decoy, 1.0
+    return Batch(np.array(asking.ids), asking.values, answering_ids, answering_x, labels, weights)
