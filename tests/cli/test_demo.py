@@ -16,6 +16,7 @@ def test_the_demo_goes_from_the_market_to_the_report(tmp_path: Path, capsys: pyt
     rates = {name: one["hr@10"] for name, one in result["results"].items()}
     assert rates["popularity"] < rates["not sold yet first, nothing more"] < rates["the oracle, who knows every taste"]
     assert rates["popularity"] < rates["the oracle, who knows every taste"] - 0.2
+    assert max(rates.values()) == rates["the oracle, who knows the stock, too"]
     for heading in ("The data", "Training gml-fm", "Recommendations", "Somebody new", "Why the first"):
         assert heading in told.err
     page = Path(result["report"]).read_text()

@@ -83,7 +83,7 @@ def test_training_reads_shards_as_it_reads_memory(small_prepared: PreparedData, 
 
         trainer.fit(batches, None, "", Watch())
         losses.append(found)
-    assert all(one[-1] < 0.9 * one[0] for one in losses)
+    assert all(one[-1] < 0.93 * one[0] for one in losses)
     assert losses[0][-1] == pytest.approx(losses[1][-1], rel=0.1)
 
 

@@ -14,6 +14,7 @@ from gmlfm.data.meetings import Grid
 from gmlfm.fitting.memory import MemoryJob
 from gmlfm.models import frozen
 from gmlfm.models.base import Attributes
+from gmlfm.training import strangers as strangers_module
 from gmlfm.training.device_batch import DeviceBatch
 from gmlfm.training.loop import Trainer
 from gmlfm.training.objectives import OBJECTIVES
@@ -62,7 +63,9 @@ class Recording:
 
 def strangers(begun: Begun, steps: Any, size: int = 16) -> Strangers:
     trainer = begun.trainer
-    return Strangers(trainer.model, trainer.table, steps, size, begun.batches.meetings(0), begun.material.layout.field_of_row())
+    return Strangers(
+        trainer.model, trainer.table, steps, size, begun.batches.meetings(0), begun.material.layout.field_of_row(), "squared"
+    )
 
 
 def test_a_quarter_as_many_steps_hide_ids_and_teach_tastes() -> None:
@@ -125,7 +128,7 @@ def test_an_epoch_too_short_for_a_step_has_one() -> None:
     at_work = strangers(begun, looking)
     list(at_work.after(16))
     assert not looking.seen
-    list(at_work.end("squared"))
+    list(at_work.end())
     assert len(looking.seen) == 1
 
 
@@ -215,3 +218,24 @@ def test_a_row_that_becomes_no_number_stays_as_it_was() -> None:
     before = table[row].clone()
     fit_unknown_user(begun.trainer.model, table, batch, "squared", begun.fields)
     assert table[row].equal(before)
+
+
+def test_where_what_is_chosen_is_new_the_unknown_stands_higher() -> None:
+    said, heard = torch.linspace(-1, -0.8, 12).view(1, 3, 4), torch.full((1, 3, 4), -0.9)
+    as_known, higher = (strangers_module._tastes(said, heard, level) for level in (float("-inf"), 0.2))
+    assert as_known.mean().item() == pytest.approx(said.mean(1).median().item())
+    assert higher.mean().item() == pytest.approx(0.2)
+    assert strangers_module._level(3.0, "squared") == pytest.approx(0.5)  # three of four are chosen: 2 * 3 / 4 - 1
+    assert strangers_module._level(3.0, "logistic") == pytest.approx(np.log(3))
+    assert strangers_module._level(None, "squared") == strangers_module._level(3.0, "bpr") == float("-inf")
+
+
+def test_odds_of_the_new_are_by_what_was_chosen_once() -> None:
+    begun = Begun(negatives=3)
+    meetings = begun.batches.meetings(0)
+    assert meetings is not None
+    data, train = begun.job.data, begun.job.split.train
+    counts = np.bincount(data.item_numbers[train], minlength=len(data.items))[data.seen_items]
+    first = (counts == 1).sum() / len(train)
+    assert meetings.ids.first_choices == pytest.approx(first)
+    assert meetings.odds == pytest.approx(first / (3 * (counts == 0).mean()))

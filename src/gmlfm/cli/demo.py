@@ -59,6 +59,19 @@ class OracleScores:
         return self.pairs(users, np.tile(items, (len(users), 1)), rows)
 
 
+class OracleWithStock(OracleScores):
+    """Who knows, too, that what was sold in training is gone: the ceiling."""
+
+    def __init__(self, market: Market, data: Dataset, rows: Rows) -> None:
+        super().__init__(market, data)
+        self._stock = NotSoldYet(data, rows)
+
+    def pairs(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
+        tastes = super().pairs(users, items, rows)
+        spread = float(tastes.max() - tastes.min()) + 1.0
+        return tastes + 2 * spread * self._stock.pairs(users, items)
+
+
 class NotSoldYet:
     """What knowing nothing but the stock gives: an item that was not sold in training comes before one that was."""
 
@@ -100,6 +113,7 @@ def run(options: argparse.Namespace) -> None:
         "not sold yet first, nothing more": NotSoldYet(data, fitted.split.train),
         "gml-fm": fitted.scores,
         "the oracle, who knows every taste": OracleScores(market, data),
+        "the oracle, who knows the stock, too": OracleWithStock(market, data, fitted.split.train),
     }
     results = {name: evaluate_ranking(one, data, fitted.split.test, "sampled").metrics for name, one in scorers.items()}
     table = Table(header_style="bold")

@@ -103,8 +103,11 @@ class RankingBatches:
     def meetings(self, number: int) -> Meetings | None:
         if self.options.hide == 0:
             return None
-        rng, group = np.random.default_rng([self.options.seed, 15, number]), 1 + self.options.n_negatives
-        return Meetings(self.users, self.rows, self.encoded, self.ids, self._by_user, self._show, group, self.options.hide, rng)
+        rng, n = np.random.default_rng([self.options.seed, 15, number]), self.options.n_negatives
+        unchosen = float((~self.ids.trained_items[self.negatives.sampler.candidates]).mean())
+        odds = self.ids.first_choices / (n * unchosen) if unchosen else None
+        given = (self.users, self.rows, self.encoded, self.ids, self._by_user, self._show)
+        return Meetings(*given, 1 + n, self.options.hide, rng, odds)
 
     @cached_property
     def _by_user(self) -> ByUser:
@@ -185,20 +188,19 @@ class ShardBatches:
     ) -> None:
         self._data, self._parts, self._ranks, self._label_scale = data, parts, task == "topn", label_scale
         self._numbers = list(range(rank, data.n_shards, of))
-        trained = np.zeros(data.info.n_items, bool)
+        counts = np.zeros(data.info.n_items, np.int64)
         n_rows = 0
         for number in self._numbers:
             shard = data.shard(number)
             kept = self._kept(shard)
-            trained[shard.items[kept]] = True
+            counts += np.bincount(shard.items[kept], minlength=data.info.n_items)
             n_rows += len(kept)
         self.n_instances = n_rows * (1 + options.n_negatives if self._ranks else 1)
         group = 1 + options.n_negatives if self._ranks else 1
         self.groups_a_step = options.groups_a_step(self.n_instances, group)
         # One size for all shards, however few rows one of them has.
         self._options = replace(options, batch_size=self.groups_a_step * group)
-        chosen = np.flatnonzero(trained).astype(np.int32)
-        self._ids = IdRows.between(data.info.fields, chosen, data.items)
+        self._ids = IdRows.between(data.info.fields, counts, data.items)
         self._candidates = np.arange(data.info.n_items, dtype=np.int32)
 
     def _kept(self, shard: Shard) -> Rows:

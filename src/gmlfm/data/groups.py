@@ -57,6 +57,8 @@ class IdRows:
     always negatives; their attributes alone would otherwise have to, and those typical of new items would come last.
     trained_rows: the attribute rows that some item with a positive carries. A value that none of them has would only ever be
     drawn as a negative and learn that it is never chosen: such values are left out of training, as ids are.
+    first_choices: the chance that the next choice is of an item never chosen before, which is (Good and Turing) the share of
+    items chosen once among all choices.
     """
 
     unknown_user: int
@@ -64,19 +66,21 @@ class IdRows:
     decoy: int
     trained_items: npt.NDArray[np.bool_]
     trained_rows: npt.NDArray[np.bool_]
+    first_choices: float
 
     @classmethod
     def of(cls, encoder: Encoder, items: Ints, item_table: AttributeTable) -> IdRows:
-        return cls.between(encoder.fields, items, item_table)
+        return cls.between(encoder.fields, np.bincount(items, minlength=len(item_table)), item_table)
 
     @classmethod
-    def between(cls, fields: Sequence[FieldCode], items: Ints, item_table: AttributeTable) -> IdRows:
+    def between(cls, fields: Sequence[FieldCode], counts: npt.NDArray[Any], item_table: AttributeTable) -> IdRows:
+        """counts: how often each item was chosen."""
         user, item = (next(one for one in fields if one.part == side and one.kind == "id") for side in ("user", "item"))
-        trained = np.zeros(len(item_table), bool)
-        trained[items] = True
+        trained = counts > 0
         rows = np.zeros(fields[-1].end, bool)
         rows[item_table.ids[trained]] = True
-        return cls(user.unknown_row, item.unknown_row, item.missing_row, trained, rows)
+        first_choices = float((counts == 1).sum() / max(counts.sum(), 1))
+        return cls(user.unknown_row, item.unknown_row, item.missing_row, trained, rows, first_choices)
 
 
 def asking_of(encoded: Encoded, users: npt.NDArray[np.integer[Any]], rows: Rows | None) -> AttributeTable:

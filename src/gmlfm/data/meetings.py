@@ -69,8 +69,13 @@ class Meetings:
         group: int,
         hide: float,
         rng: np.random.Generator,
+        odds: float | None = None,
     ) -> None:
-        """show: the training rows at some places as a batch; group: items beside a user."""
+        """show: the training rows at some places as a batch; group: items beside a user.
+
+        odds: that an item nobody chose yet, met in a training group, is the one chosen; None where that cannot be told.
+        """
+        self.odds = odds
         self.ids, self.hide, self.by_user = ids, hide, by_user
         self._users, self._rows, self._encoded, self._show, self.group = users, rows, encoded, show, group
         self._rng = rng

@@ -39,7 +39,7 @@ class NegativeSampler:
         weights: npt.NDArray[np.int64] | None = None,
         user_ids: pl.Series | None = None,
     ) -> None:
-        self._candidates = candidates
+        self.candidates = candidates
         self._user_ids = user_ids
         self._weights = np.ones(len(candidates), np.int64) if weights is None else weights
         self._uniform = weights is None
@@ -74,7 +74,7 @@ class NegativeSampler:
             "first": self._first,
             "free": self._free,
             "total": np.array(self._total),
-            "candidates": self._candidates,
+            "candidates": self.candidates,
         }
         return found if self._uniform else {**found, "ends": self._ends}
 
@@ -88,7 +88,7 @@ class NegativeSampler:
         """The items at positions of what each user leaves of the line: drawn (len(users), n)."""
         positions = self._left(users, drawn)
         places = positions if self._uniform else np.searchsorted(self._ends, positions, side="right")
-        return self._candidates[places]
+        return self.candidates[places]
 
     def _left(self, users: npt.NDArray[np.int32], drawn: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Positions on the line of all weights, from those on what each user leaves of it."""
@@ -127,11 +127,11 @@ class NegativeSampler:
 
     def _shuffled(self, user: int, n: int, rng: np.random.Generator) -> Items:
         """For a user with few items left: n distinct ones by exponential keys, which is drawing one after another."""
-        excluded = np.zeros(len(self._candidates), bool)
+        excluded = np.zeros(len(self.candidates), bool)
         excluded[self._places_of(user)] = True
         left = np.flatnonzero(~excluded)
         keys = rng.exponential(size=len(left)) / self._weights[left]
-        return self._candidates[left[np.argsort(keys)[:n]]]
+        return self.candidates[left[np.argsort(keys)[:n]]]
 
     def _places_of(self, user: int) -> npt.NDArray[np.int64]:
         part = slice(self._first[user], self._first[user + 1])
@@ -147,7 +147,7 @@ class NegativeSampler:
             name = f"'{self._user_ids[user]}'" if self._user_ids is not None else f"number {user}"
             left = int(self._n_free[user])
             raise DataError(
-                f"user {name} leaves {left:,} of {len(self._candidates):,} items to draw a negative from, {n} needed "
+                f"user {name} leaves {left:,} of {len(self.candidates):,} items to draw a negative from, {n} needed "
                 f"({len(np.unique(users[short])):,} such users); ask for fewer negatives, or leave these users out."
             )
 

@@ -171,7 +171,8 @@ class Trainer:
         total, done = 0.0, 0
         steps, resident = self.steps(), self._resident(batches)
         size, meetings = resident.groups_a_step, resident.meetings(self.epoch)
-        strangers = Strangers(self.model, self.table, steps, size, meetings, self._field_of_row) if meetings else None
+        given = (self.model, self.table, steps, size, meetings, self._field_of_row, self.options.loss)
+        strangers = Strangers(*given) if meetings else None
         for batch in resident.epoch(self.epoch):
             for loss, n_instances in steps.run(batch, size):
                 self._refuse_no_number(loss)
@@ -180,7 +181,7 @@ class Trainer:
                 observer.on_step(done, batches.n_instances, total / done)
             for loss in strangers.after(len(batch)) if strangers else ():
                 self._refuse_no_number(loss)
-        for loss in strangers.end(self.options.loss) if strangers else ():
+        for loss in strangers.end() if strangers else ():
             self._refuse_no_number(loss)
         return total / max(done, 1)
 

@@ -124,7 +124,7 @@ class ResidentMeetings:
     """As Meetings; the latest choices, which are few, are drawn by the host."""
 
     def __init__(self, batches: ResidentBatches, host: Meetings, by_user: tuple[Tensor, ...], random: torch.Generator) -> None:
-        self.ids, self.hide, self.latest = host.ids, host.hide, host.latest
+        self.ids, self.hide, self.odds, self.latest = host.ids, host.hide, host.odds, host.latest
         self._batches, self._by_user, self._random, self.group = batches, by_user, random, host.group
 
     def at_random(self, n_steps: int, grid: Grid) -> DeviceBatch:

@@ -6,8 +6,9 @@ users' too. It learns what the model itself says while it sees the ids, as far a
 .. math:: \hat y(u, \mathrm{unknown}, a_i) - \mathrm{mean}_{u'} \ \to \ \hat y(u, i, a_i) - \mathrm{mean}_{u'}
 
 so that attributes learn the tastes that ids would keep to themselves. How much items of a kind are liked by all is left as it
-is, since the few known items of a kind say little about the next one, and all of them together are set where the known item in
-the middle stands. Labels would teach the same with more noise.
+is, since the few known items of a kind say little about the next one. All of them together are set where the known item in the
+middle stands; higher where the data say that what people choose is mostly new (`odds`: each second-hand ticket is sold once).
+Labels would teach the same with more noise.
 
 The unknown user. After each epoch that row is fitted, with everything else frozen, to what known users chose last:
 
@@ -16,6 +17,7 @@ The unknown user. After each epoch that row is fitted, with everything else froz
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -48,9 +50,11 @@ class Strangers:
         size: int,
         meetings: Any,
         field_of_row: npt.NDArray[np.int16] | None,
+        loss: str,
     ) -> None:
         self._model, self._table, self._steps, self._size, self._meetings = model, table, steps, size, meetings
         self._field_of_row = None if field_of_row is None else torch.from_numpy(field_of_row).long().to(table.device)
+        self._loss, self._level = loss, _level(meetings.odds, loss)
         self._due, self._taken = 0.0, 0
 
     def after(self, n_groups: int) -> Iterator[float]:
@@ -58,12 +62,12 @@ class Strangers:
         self._due += self._meetings.hide * -(-n_groups // self._size)
         yield from self._take(int(self._due))
 
-    def end(self, loss: str) -> Iterator[float]:
+    def end(self) -> Iterator[float]:
         """At the end of an epoch: one step at least, and the unknown user's row."""
         if not self._taken:
             yield from self._take(1)
         self._model.eval()
-        fit_unknown_user(self._model, self._table, self._uploaded(self._meetings.latest()), loss, self._fields)
+        fit_unknown_user(self._model, self._table, self._uploaded(self._meetings.latest()), self._loss, self._fields)
 
     def _take(self, n_steps: int) -> Iterator[float]:
         if n_steps:
@@ -87,7 +91,9 @@ class Strangers:
             for one in (shown, hidden)
         )
         self._model.train()
-        labels = torch.cat([_tastes(said[:, at], heard[:, at]) for at in (slice(n_hidden), slice(n_hidden, None))], dim=1)
+        labels = torch.cat(
+            [_tastes(said[:, at], heard[:, at], self._level) for at in (slice(n_hidden), slice(n_hidden, None))], dim=1
+        )
         hidden = replace(hidden, labels=labels.view(shown.labels.shape))
         return hidden if isinstance(batch, DeviceBatch) else hidden.download()
 
@@ -116,12 +122,19 @@ def fit_unknown_user(model: Model, table: Tensor, batch: DeviceBatch, loss: str,
         table[at] = row.detach()
 
 
-def _tastes(said: Tensor, heard: Tensor) -> Tensor:
+def _tastes(said: Tensor, heard: Tensor, level: float) -> Tensor:
     """(steps, users, items): what was said less its mean over users, on top of the mean of what is heard now; on the whole as
-    high as the item in the middle."""
+    high as the item in the middle, and `level` at least."""
     by_item, now = said.mean(1, keepdim=True), heard.mean(1, keepdim=True)
-    middle = by_item.median(2, keepdim=True).values
+    middle = by_item.median(2, keepdim=True).values.clamp_min(level)
     return said - by_item + now + middle - now.mean(2, keepdim=True)
+
+
+def _level(odds: float | None, loss: str) -> float:
+    """The score of what has these odds, under the losses that score by odds."""
+    if odds is None or odds <= 0 or loss not in ("squared", "logistic"):
+        return float("-inf")
+    return (odds - 1) / (odds + 1) if loss == "squared" else math.log(odds)
 
 
 def _sides(batch: DeviceBatch, fields: Any) -> tuple[Attributes, Attributes]:
