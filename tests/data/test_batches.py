@@ -60,8 +60,8 @@ def test_shards_avoid_the_visible_positives_of_their_users(small_prepared: Prepa
 
 
 def test_training_reads_shards_as_it_reads_memory(small_prepared: PreparedData, small_market: Path) -> None:
-    """The same model learns from both: the loss falls alike."""
-    options, training = BatchOptions(batch_size=256), TrainingOptions(epochs=6, threads=1)
+    """The same model learns from both: the loss falls alike. Steps for newcomers are left out, they have a loss of their own."""
+    options, training = BatchOptions(batch_size=256, hide=0.0), TrainingOptions(epochs=6, threads=1)
     data = load_dataset(small_market)
     split = make_split(data)
     encoder = Encoder.fit(data, split.train)
@@ -83,7 +83,7 @@ def test_training_reads_shards_as_it_reads_memory(small_prepared: PreparedData, 
 
         trainer.fit(batches, None, "", Watch())
         losses.append(found)
-    assert all(one[-1] < 0.93 * one[0] for one in losses)
+    assert all(one[-1] < 0.9 * one[0] for one in losses)
     assert losses[0][-1] == pytest.approx(losses[1][-1], rel=0.1)
 
 

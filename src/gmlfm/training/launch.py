@@ -20,7 +20,6 @@ from gmlfm.training.plan import Plan
 
 _ROWS_A_PROGRAM = 16
 _MOST_PARTIALS = 128  # programs that share in a layer's slopes
-_LARGEST_EXACT_TILE = 1024
 _WIDEST_MATRIX = 128  # a larger one does not fit a program
 
 
@@ -88,9 +87,6 @@ class Launch:
         self._per_item = _power(sizes.answering)
         self._items = max(1, 16 // self._per_item)  # a matrix product takes sixteen rows or more
         tile = max(16, _power(sizes.asking), self._items * self._per_item) * self._wide
-        # float32 but for the last bits, by three products; in wide tiles these overflow the registers and cost several times
-        # as much, and there one product of 10 bits reaches the same validation results (docs/speed.md).
-        self._precision = "tf32x3" if tile <= _LARGEST_EXACT_TILE else "tf32"
         self._warps = 2 if tile <= 1024 else 4 if tile <= 2048 else 8
         self._lr = torch.tensor([lr], device=self._device)
         self.step, self.alive, self._ticket = (self._ints(1) for _ in range(3))
@@ -143,7 +139,7 @@ class Launch:
             held["loss_partials"],
             GROUPS=sizes.groups, F_ASKING=sizes.asking, F_ANSWERING=sizes.answering, SIZE=sizes.group, K=function.k,
             A=max(16, _power(sizes.asking)), M=self._items * self._per_item, ITEMS=self._items, WIDE=self._wide,
-            DISTANCE=function.distance, OBJECTIVE=function.objective, PRECISION=self._precision,
+            DISTANCE=function.distance, OBJECTIVE=function.objective, PRECISION="tf32x3",
             num_warps=self._warps, num_stages=1,
         )  # fmt: skip
         sum_partials[(1 + function.k if self._has_z else 1,)](
