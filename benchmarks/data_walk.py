@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from gmlfm import Encoder, load_dataset, make_split
-from gmlfm.data.negatives import TrainingNegatives, evaluation_candidates, training_sampler
 from gmlfm.errors import DataError
+from gmlfm.training.sampling.negatives import TrainingNegatives, evaluation_candidates, training_sampler
 
 
 def made_up_archive(root: Path) -> None:

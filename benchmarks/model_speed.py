@@ -13,13 +13,13 @@ from itertools import islice
 import torch
 
 from gmlfm import load_dataset
-from gmlfm.data.groups import Batch
 from gmlfm.errors import DataError
-from gmlfm.fitting.memory import MemoryJob
+from gmlfm.fitting.memory import MemoryPlan
 from gmlfm.models.registry import MODELS
+from gmlfm.training.engines.eager import ReferenceSteps
 from gmlfm.training.loop import Trainer
+from gmlfm.training.sampling.groups import Batch
 from gmlfm.training.settings import Settings
-from gmlfm.training.steps import ReferenceSteps
 
 
 def main() -> None:
@@ -41,13 +41,13 @@ def main() -> None:
         settings = Settings.make(
             name, "topn", {"k": 64, "batch_size": options.batch, "n_negatives": 4, "threads": options.threads}
         )
-        job = MemoryJob(data, settings, "leave-one-out", {}, "cpu")
+        job = MemoryPlan(data, settings, "leave-one-out", {}, "cpu")
         material = job.first()
         model = settings.build(material.layout)
         material.introduce(model)
         trainer = Trainer(model, material.layout.n_rows, settings.training, "cpu", material.layout.field_of_row())
         made = material.batches()
-        size = made.groups_a_step
+        size = made.groups_per_step
         parts = [part for batch in islice(made.epoch(0), 2) for part in batch.steps(size)]
         fast = not isinstance(trainer.steps(), ReferenceSteps)
         # Compiled steps take many at once, as in training; the others a few, or the slowest would take minutes.

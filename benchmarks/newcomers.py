@@ -50,7 +50,7 @@ def recommender(way: str, seed: int, given: argparse.Namespace, data: Dataset) -
     if way == "popularity":
         made = Recommender("popularity")
     else:
-        made = Recommender("gml-fm", seed=seed, threads=given.threads, hide=float(way.removeprefix("hide=")))
+        made = Recommender("gml-fm", seed=seed, threads=given.threads, cold_start_rate=float(way.removeprefix("hide=")))
     return made.fit(data, split="newcomers", split_options={"seed": seed}, out=folder)
 
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from gmlfm import load_dataset
 from gmlfm.errors import DataError
-from gmlfm.fitting.memory import MemoryJob
+from gmlfm.fitting.memory import MemoryPlan
 from gmlfm.kernels.cpu import gml
 from gmlfm.kernels.cpu.rows import give_slots, take_slots_back
-from gmlfm.training.compiled import CompiledSteps, _one_blas_thread
+from gmlfm.training.engines.cpu import CompiledSteps, _one_blas_thread
 from gmlfm.training.loop import Trainer
 from gmlfm.training.settings import Settings
 
@@ -32,9 +32,9 @@ def main() -> None:
     except DataError:
         data = load_dataset("bazaar")
     settings = Settings.make("gml-fm", "topn", {"k": options.k, "batch_size": options.batch, "threads": 1})
-    material = MemoryJob(data, settings, "leave-one-out", {}, "cpu").first()
+    material = MemoryPlan(data, settings, "leave-one-out", {}, "cpu").first()
     batches = material.batches()
-    size = batches.groups_a_step
+    size = batches.groups_per_step
     steps = Trainer(settings.build(material.layout), material.layout.n_rows, settings.training).steps()
     assert isinstance(steps, CompiledSteps)
     groups = steps.groups(next(batches.epoch(0)))
@@ -43,7 +43,7 @@ def main() -> None:
     share = np.float32(1 / groups.labels[:size].size)
 
     def slots() -> int:
-        found = give_slots(groups, 0, size, rows.slot, work.rows, work.asking, work.answering)
+        found = give_slots(groups, 0, size, rows.slot, work.rows, work.user_side, work.item_side)
         take_slots_back(rows.slot, work.rows, found)
         return found
 

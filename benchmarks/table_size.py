@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gmlfm.data.groups import Batch
 from gmlfm.fitting.fit import Silent
 from gmlfm.training.loop import Trainer, TrainingOptions
+from gmlfm.training.sampling.groups import Batch
 from gmlfm.training.settings import Settings
 
 FIELDS = 6  # three on each side, as ML-1M has
@@ -33,12 +33,12 @@ def batches(n: int, count: int, groups: int, negatives: int) -> list[Batch]:
     rng = np.random.default_rng(0)
     made = []
     for _ in range(count):
-        asking = zipf(n, (groups, FIELDS // 2), rng)
-        answering = zipf(n, (groups, 1 + negatives, FIELDS // 2), rng)
+        user_side = zipf(n, (groups, FIELDS // 2), rng)
+        item_side = zipf(n, (groups, 1 + negatives, FIELDS // 2), rng)
         labels = np.full((groups, 1 + negatives), -1.0, np.float32)
         labels[:, 0] = 1.0
-        one, many = np.ones(asking.shape, np.float32), np.ones(answering.shape, np.float32)
-        made.append(Batch(asking, one, answering, many, labels, None))
+        one, many = np.ones(user_side.shape, np.float32), np.ones(item_side.shape, np.float32)
+        made.append(Batch(user_side, one, item_side, many, labels, None))
     return made
 
 
@@ -54,7 +54,7 @@ def main() -> None:
     for n in options.sizes:
         trainer = Trainer(settings.build(), n + 1, TrainingOptions(epochs=2, threads=options.threads))
         made = batches(n, options.steps, 4096 // 5, 4)
-        distinct = statistics.mean(len(np.unique(np.r_[one.asking_ids.ravel(), one.answering_ids.ravel()])) for one in made)
+        distinct = statistics.mean(len(np.unique(np.r_[one.user_ids.ravel(), one.item_ids.ravel()])) for one in made)
         sides.append((n, trainer, made, distinct))
         for batch in made[:3]:
             list(trainer.steps().run(batch, len(batch)))
@@ -81,7 +81,7 @@ class Made:
     """Batches made beforehand."""
 
     def __init__(self, made: list[Batch]) -> None:
-        self._made, self.groups_a_step = made, len(made[0])
+        self._made, self.groups_per_step = made, len(made[0])
         self.n_instances = sum(one.labels.size for one in made)
 
     def epoch(self, number: int) -> Iterator[Batch]:

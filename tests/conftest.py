@@ -39,4 +39,4 @@ def small_market(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_prepared(small_market: Path, tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     """The same in several shards. Read-only."""
     schema = Schema.from_toml(small_market / "dataset.toml")
-    return prepare(schema, small_market, tmp_path_factory.mktemp("p") / "p", rows_a_bucket=1_000)
+    return prepare(schema, small_market, tmp_path_factory.mktemp("p") / "p", rows_per_bucket=1_000)

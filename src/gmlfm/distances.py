@@ -37,6 +37,10 @@ class Transform(nn.Module):
     def transformed(self, v: Tensor) -> Tensor:
         return v
 
+    def packed(self) -> tuple[list[nn.Parameter], list[nn.Parameter], str]:
+        """Its matrices, its biases and the activation's name, for kernels that apply it themselves."""
+        return [], [], "identity"
+
 
 class Linear(Transform):
     """z = L v: the Mahalanobis distance with M = L^T L, positive semi-definite by construction."""
@@ -47,6 +51,9 @@ class Linear(Transform):
 
     def transformed(self, v: Tensor) -> Tensor:
         return v @ self.matrix.T
+
+    def packed(self) -> tuple[list[nn.Parameter], list[nn.Parameter], str]:
+        return [self.matrix], [], "identity"
 
     def metric(self) -> Tensor:
         """M."""
@@ -85,6 +92,11 @@ class Layers(Transform):
                     layer.bias.zero_()
             parts += [layer, ACTIVATIONS[activation]()]
         self.layers = nn.Sequential(*parts)
+        self._activation = activation if n_layers else "identity"
+
+    def packed(self) -> tuple[list[nn.Parameter], list[nn.Parameter], str]:
+        linear = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+        return [layer.weight for layer in linear], [layer.bias for layer in linear], self._activation
 
     def transformed(self, v: Tensor) -> Tensor:
         z: Tensor = self.layers(v)

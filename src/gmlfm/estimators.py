@@ -19,10 +19,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from gmlfm.data.attributes import PADDING
-from gmlfm.data.groups import Batch
 from gmlfm.models.base import Attributes
 from gmlfm.models.gmlfm import GMLFM
 from gmlfm.training.loop import DivergedError, Trainer, TrainingOptions
+from gmlfm.training.sampling.groups import Batch
 
 Floats = npt.NDArray[np.float32]
 
@@ -39,7 +39,7 @@ class _Vectors:
         return len(self._targets)
 
     @property
-    def groups_a_step(self) -> int:
+    def groups_per_step(self) -> int:
         return self._batch_size
 
     def epoch(self, number: int) -> Iterator[Batch]:
@@ -51,7 +51,7 @@ class _Vectors:
             labels = self._targets[chosen, None]
             yield Batch(empty.astype(np.int32), empty.astype(np.float32), ids, x, labels, None)
 
-    def meetings(self, number: int) -> None:
+    def cold_start_sampler(self, number: int) -> None:
         """A matrix has no ids that could be hidden."""
 
 

@@ -18,19 +18,19 @@ from torch import Tensor
 
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.encoding import Encoded, Encoder
-from gmlfm.data.negatives import implicit_instances
 from gmlfm.data.splits import Split
 from gmlfm.data.stock import read_log
 from gmlfm.data.storing import load_saved_dataset, load_split, save_dataset, save_split
 from gmlfm.errors import DataError
-from gmlfm.fitting import Fitted
+from gmlfm.fitting import FittedRun
 from gmlfm.fitting.episodic import rated, with_labels
-from gmlfm.fitting.fitted import learned_rows
+from gmlfm.fitting.run import learned_rows
 from gmlfm.models.base import Layout
 from gmlfm.models.registry import model_info
-from gmlfm.retrieval import Answers, Scorer
+from gmlfm.retrieval import Ranker, Scorer
 from gmlfm.storage import new_folder
 from gmlfm.training.loop import load_weights
+from gmlfm.training.sampling.negatives import implicit_instances
 from gmlfm.training.settings import Settings
 
 FORMAT = 2
@@ -51,7 +51,7 @@ _FILES = ("run.json", "card.md", "weights.safetensors", "encoder", "data", "hist
 STOCK = Path("model") / "stock.jsonl"
 
 
-def save_run(fitted: Fitted, folder: Path, metrics: dict[str, Any] | None = None) -> None:
+def save_run(fitted: FittedRun, folder: Path, metrics: dict[str, Any] | None = None) -> None:
     """Write RUN/model. What was there stays whole until the new one is."""
     try:
         with new_folder(folder / "model", holds=_FILES) as new:
@@ -69,7 +69,7 @@ def save_run(fitted: Fitted, folder: Path, metrics: dict[str, Any] | None = None
         raise DataError(f"{folder} could not be written ({error}); what was there before is unchanged.") from error
 
 
-def load_run(folder: Path) -> tuple[Fitted, dict[str, Any]]:
+def load_run(folder: Path) -> tuple[FittedRun, dict[str, Any]]:
     """A saved run on this machine, and its run.json."""
     model_folder = folder / "model"
     try:
@@ -106,7 +106,7 @@ def load_run(folder: Path) -> tuple[Fitted, dict[str, Any]]:
         if settings.task == "implicit"
         else None
     )
-    fitted = Fitted(
+    fitted = FittedRun(
         settings=settings,
         data=data,
         split=split,
@@ -131,7 +131,7 @@ def load_run(folder: Path) -> tuple[Fitted, dict[str, Any]]:
 
 def _scores(
     settings: Settings, weights: dict[str, Tensor], layout: Layout, encoded: Encoded, label_scale: tuple[float, float]
-) -> Answers:
+) -> Ranker:
     if model_info(settings.model).count is not None:
         counted = settings.count()
         counted.load(weights)
@@ -152,14 +152,14 @@ def _episodic(
     data: Dataset,
     split: Split,
     found_regime: str,
-) -> Answers:
+) -> Ranker:
     model = settings.episodic(layout)
     model.read(encoded, rated(data, with_labels(data, learned_rows(split, found_regime))))
     model.load(weights)
     return model
 
 
-def _about(fitted: Fitted, metrics: dict[str, Any]) -> dict[str, Any]:
+def _about(fitted: FittedRun, metrics: dict[str, Any]) -> dict[str, Any]:
     versions = {
         "gmlfm": version("gmlfm"),
         "python": platform.python_version(),

@@ -37,7 +37,7 @@ def new_folder(path: Path, holds: tuple[str, ...] = ()) -> Iterator[Path]:
 
     holds: the names that it will hold. A folder with anything else in it is somebody's own and is never replaced.
     """
-    _refuse_strangers(path, holds)
+    _refuse_foreign_files(path, holds)
     with _telling(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
@@ -58,12 +58,12 @@ def new_folder(path: Path, holds: tuple[str, ...] = ()) -> Iterator[Path]:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _refuse_strangers(path: Path, holds: tuple[str, ...]) -> None:
+def _refuse_foreign_files(path: Path, holds: tuple[str, ...]) -> None:
     if path.is_file():
         raise DataError(f"{path} is a file; a folder is to be written there, choose another place.")
-    strangers = sorted({one.name for one in path.iterdir()} - set(holds)) if path.is_dir() else []
-    if strangers:
-        raise DataError(f"{path} holds '{strangers[0]}', which would be lost; choose a new folder, or empty this one.")
+    foreign = sorted({one.name for one in path.iterdir()} - set(holds)) if path.is_dir() else []
+    if foreign:
+        raise DataError(f"{path} holds '{foreign[0]}', which would be lost; choose a new folder, or empty this one.")
 
 
 @contextmanager

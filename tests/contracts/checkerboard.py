@@ -10,12 +10,12 @@ from gmlfm import Dataset
 N_USERS, N_ITEMS = 40, 40
 
 
-def checkerboard(seed: int = 0, rows_a_user: int = 15) -> Dataset:
+def checkerboard(seed: int = 0, rows_per_user: int = 15) -> Dataset:
     rng = np.random.default_rng(seed)
     rows = []
     for user in range(N_USERS):
         own = [item for item in range(N_ITEMS) if item % 2 == user % 2]
-        for at, item in enumerate(rng.choice(own, rows_a_user, replace=False)):
+        for at, item in enumerate(rng.choice(own, rows_per_user, replace=False)):
             rows.append((f"u{user}", f"i{item}", at, 5.0))
         other = [item for item in range(N_ITEMS) if item % 2 != user % 2]
         for at, item in enumerate(rng.choice(other, 4, replace=False)):

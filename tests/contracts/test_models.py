@@ -39,7 +39,7 @@ def same_colour_share(recommender: Recommender) -> float:
     """The chance that an unseen item of the own colour scores above one of the other colour."""
     data = recommender.fitted.data
     users, items = np.arange(N_USERS, dtype=np.int32), data.seen_items
-    scores = recommender.fitted.scores.everything(users, items)
+    scores = recommender.fitted.scores.score_all(users, items)
     colour = np.array([int(one[1:]) % 2 for one in data.items.ids[items].to_list()])
     team = np.array([int(one[1:]) % 2 for one in data.users.ids[users].to_list()])
     met = {(int(user), int(item)) for user, item in zip(data.user_numbers, data.item_numbers, strict=True)}
@@ -69,10 +69,10 @@ def test_it_predicts_labels(name: str, task: str, board: Dataset) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_seed_gives_the_same_scores(name: str, board: Dataset) -> None:
     users, items = np.arange(N_USERS, dtype=np.int32), board.seen_items
-    one, two = (quick(name).fit(board).fitted.scores.everything(users, items) for _ in range(2))
+    one, two = (quick(name).fit(board).fitted.scores.score_all(users, items) for _ in range(2))
     assert np.array_equal(one, two)
     if name in TRAINED + EPISODIC:
-        other = quick(name, seed=1).fit(board).fitted.scores.everything(users, items)
+        other = quick(name, seed=1).fit(board).fitted.scores.score_all(users, items)
         assert not np.array_equal(one, other)
 
 
@@ -82,7 +82,7 @@ def test_saved_and_loaded_it_scores_the_same(name: str, board: Dataset, tmp_path
     recommender.save(tmp_path / "run")
     again = Recommender.load(tmp_path / "run")
     users, items = np.arange(N_USERS, dtype=np.int32), board.seen_items
-    assert np.array_equal(again.fitted.scores.everything(users, items), recommender.fitted.scores.everything(users, items))
+    assert np.array_equal(again.fitted.scores.score_all(users, items), recommender.fitted.scores.score_all(users, items))
     assert again.recommend(["u3"], 4).equals(recommender.recommend(["u3"], 4))
     assert again.evaluate(protocol="full").metrics == recommender.evaluate(protocol="full").metrics
     assert not list((tmp_path / "run").rglob("*.pkl"))
@@ -114,8 +114,8 @@ def test_nan_raises(name: str, board: Dataset) -> None:
 def test_pairs_and_the_whole_catalogue_agree(name: str, board: Dataset) -> None:
     scores = quick(name).fit(board).fitted.scores
     users, items = np.arange(6, dtype=np.int32), board.seen_items
-    by_pairs = scores.pairs(users, np.tile(items, (6, 1)))
-    np.testing.assert_allclose(scores.everything(users, items), by_pairs, rtol=1e-4, atol=1e-5)
+    by_pairs = scores.score_pairs(users, np.tile(items, (6, 1)))
+    np.testing.assert_allclose(scores.score_all(users, items), by_pairs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", MODELS)

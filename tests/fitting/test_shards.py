@@ -120,6 +120,6 @@ def test_ratings_are_learned_from_shards(tmp_path: Path) -> None:
         tmp_path / "r.csv"
     )
     (tmp_path / "dataset.toml").write_text('[interactions]\npath = "r.csv"\nuser = "u"\nitem = "i"\nlabel = "stars"\n')
-    prepared = prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "p", rows_a_bucket=500)
+    prepared = prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "p", rows_per_bucket=500)
     fitted = Recommender("gml-fm", "rating", k=8, epochs=20, lr=0.02, threads=1).fit(prepared)
     assert fitted.evaluate().metrics["rmse"] < 0.5 * float(np.std(stars))

@@ -66,7 +66,7 @@ def test_by_sides_it_is_the_same_sum(size: tuple[int, int, int, int], cut: int) 
     across = squared_across(user, item, h)
     total = definition(*left, h) + definition(*right, h) + across
     torch.testing.assert_close(total, definition(v, z, x, h), rtol=1e-10, atol=1e-10)
-    as_vectors = (across_vectors(user, h, asking=True) * across_vectors(item, h, asking=False)).sum(-1)
+    as_vectors = (across_vectors(user, h, is_user=True) * across_vectors(item, h, is_user=False)).sum(-1)
     torch.testing.assert_close(as_vectors, across, rtol=1e-10, atol=1e-10)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from gmlfm.data.attributes import FieldCode
 from gmlfm.errors import OptionError
 from gmlfm.models.afm import AFM
-from gmlfm.models.base import Attributes, Layout, Model, Pairwise, Positives
+from gmlfm.models.base import Attributes, GradientModel, Layout, PairwiseModel, Positives
 from gmlfm.models.deepfm import DeepFM
 from gmlfm.models.fm import FM
 from gmlfm.models.mf import MF
@@ -40,44 +40,46 @@ def rows_and_batch(width: int, seed: int = 0) -> tuple[Tensor, Attributes, Attri
     rng = np.random.default_rng(seed)
     rows = torch.from_numpy(rng.normal(size=(LAYOUT.n_rows, width)))
     rows[0] = 0.0
-    asking = np.stack([rng.integers(3, 7, B), rng.integers(9, 11, B)], axis=1)
-    answering = np.stack([rng.integers(13, 18, (B, G)), rng.integers(20, 23, (B, G)), np.zeros((B, G))], axis=2).astype(int)
-    answering[0, :, 2] = 18  # some sets have a second member, the unknown one; the others are padded
-    x_user, x_item = rng.uniform(0.5, 1.5, asking.shape), rng.uniform(0.5, 1.5, answering.shape) * (answering > 0)
+    user_side = np.stack([rng.integers(3, 7, B), rng.integers(9, 11, B)], axis=1)
+    item_side = np.stack([rng.integers(13, 18, (B, G)), rng.integers(20, 23, (B, G)), np.zeros((B, G))], axis=2).astype(int)
+    item_side[0, :, 2] = 18  # some sets have a second member, the unknown one; the others are padded
+    x_user, x_item = rng.uniform(0.5, 1.5, user_side.shape), rng.uniform(0.5, 1.5, item_side.shape) * (item_side > 0)
     fields = LAYOUT.field_of_row()
 
     def attributes(ids: Any, x: Any) -> Attributes:
         return Attributes(torch.from_numpy(ids), torch.from_numpy(x), torch.from_numpy(fields[ids].astype(np.int64)))
 
-    return rows, attributes(asking, x_user), attributes(answering, x_item)
+    return rows, attributes(user_side, x_user), attributes(item_side, x_item)
 
 
-def whole_row(asking: Attributes, answering: Attributes, b: int, g: int) -> list[tuple[int, float, int]]:
+def whole_row(user_side: Attributes, item_side: Attributes, b: int, g: int) -> list[tuple[int, float, int]]:
     """(row, x, field) of every attribute that is there."""
-    assert asking.fields is not None
-    assert answering.fields is not None
+    assert user_side.fields is not None
+    assert item_side.fields is not None
     both = [
-        *zip(asking.ids[b].tolist(), asking.x[b].tolist(), asking.fields[b].tolist(), strict=True),
-        *zip(answering.ids[b, g].tolist(), answering.x[b, g].tolist(), answering.fields[b, g].tolist(), strict=True),
+        *zip(user_side.ids[b].tolist(), user_side.x[b].tolist(), user_side.fields[b].tolist(), strict=True),
+        *zip(item_side.ids[b, g].tolist(), item_side.x[b, g].tolist(), item_side.fields[b, g].tolist(), strict=True),
     ]
     return [one for one in both if one[1] != 0]
 
 
-def check(model: Model, slow: Any, width: int) -> None:
+def check(model: GradientModel, slow: Any, width: int) -> None:
     model.double().eval()
-    rows, asking, answering = rows_and_batch(width)
-    found = model.scores(model.ready(rows), asking, answering)
+    rows, user_side, item_side = rows_and_batch(width)
+    found = model.scores(model.transform_rows(rows), user_side, item_side)
     assert found.shape == (B, G)
     for b in range(B):
         for g in range(G):
-            expected = slow(rows, whole_row(asking, answering, b, g))
+            expected = slow(rows, whole_row(user_side, item_side, b, g))
             torch.testing.assert_close(found[b, g], expected.reshape(()), rtol=1e-9, atol=1e-9)
-    if isinstance(model, Pairwise):
-        user = model.sides(model.ready(rows), asking, asking=True)
-        flat = Attributes(*(one.flatten(0, 1) for one in (answering.ids, answering.x)))
-        item = model.sides(model.ready(rows), flat, asking=False)
+    if isinstance(model, PairwiseModel):
+        user = model.side_vectors(model.transform_rows(rows), user_side, is_user=True)
+        flat = Attributes(*(one.flatten(0, 1) for one in (item_side.ids, item_side.x)))
+        item = model.side_vectors(model.transform_rows(rows), flat, is_user=False)
         whole = (
-            user.own.unsqueeze(1) + item.own.view(B, G) + torch.einsum("bd,bgd->bg", user.vector, item.vector.view(B, G, -1))
+            user.self_terms.unsqueeze(1)
+            + item.self_terms.view(B, G)
+            + torch.einsum("bd,bgd->bg", user.vector, item.vector.view(B, G, -1))
         )
         torch.testing.assert_close(whole, found, rtol=1e-9, atol=1e-9)
 
@@ -110,20 +112,20 @@ def _item(row: list[tuple[int, float, int]]) -> int:
 
 def test_pmf_adds_the_priors_of_each_instance() -> None:
     model = MF(K, biases=False, lambda_user=0.7, lambda_item=0.2).double()
-    rows, asking, answering = rows_and_batch(1 + K)
+    rows, user_side, item_side = rows_and_batch(1 + K)
     expected = np.mean(
         [
-            0.7 * float(rows[asking.ids[b, 0], 1:].square().sum())
-            + 0.2 * float(rows[answering.ids[b, g, 0], 1:].square().sum())
+            0.7 * float(rows[user_side.ids[b, 0], 1:].square().sum())
+            + 0.2 * float(rows[item_side.ids[b, g, 0], 1:].square().sum())
             for b in range(B)
             for g in range(G)
         ]
     )
-    penalty = model.penalty(rows, asking, answering)
+    penalty = model.penalty(rows, user_side, item_side)
     assert penalty is not None
     assert float(penalty) == pytest.approx(expected)
     check(model, lambda rows, row: rows[row[0][0], 1:] @ rows[_item(row), 1:], 1 + K)
-    assert MF(K).penalty(rows, asking, answering) is None
+    assert MF(K).penalty(rows, user_side, item_side) is None
 
 
 def test_fm_is_its_double_sum() -> None:
@@ -152,8 +154,8 @@ def test_nfm_pools_all_pairs_before_its_layers() -> None:
 
 def test_batch_norm_takes_one_row_as_it_is() -> None:
     model = NFM(K, dropout=0.0).double().train()
-    rows, asking, answering = rows_and_batch(1 + K)
-    one = [Attributes(asking.ids[:1], asking.x[:1]), Attributes(answering.ids[:1, :1], answering.x[:1, :1])]
+    rows, user_side, item_side = rows_and_batch(1 + K)
+    one = [Attributes(user_side.ids[:1], user_side.x[:1]), Attributes(item_side.ids[:1, :1], item_side.x[:1, :1])]
     assert model.scores(rows, *one).isfinite().all()
 
 
@@ -170,8 +172,8 @@ def test_afm_weighs_each_pair_by_its_softmax() -> None:
 
     check(model, slow, 1 + K)
     model = AFM(K, attention=4, attention_l2=2.0)
-    rows, asking, answering = rows_and_batch(1 + K)
-    found = model.penalty(rows, asking, answering)
+    rows, user_side, item_side = rows_and_batch(1 + K)
+    found = model.penalty(rows, user_side, item_side)
     assert found is not None
     assert float(found.detach()) == pytest.approx(2.0 * float(model.attend.weight.detach().square().sum()))
 
@@ -179,9 +181,9 @@ def test_afm_weighs_each_pair_by_its_softmax() -> None:
 def test_afm_without_any_pair_is_linear() -> None:
     model = AFM(K).double().eval()
     rows = torch.randn(3, 1 + K, dtype=torch.float64)
-    asking = Attributes(torch.tensor([[1]]), torch.ones(1, 1, dtype=torch.float64))
-    answering = Attributes(torch.tensor([[[0]]]), torch.zeros(1, 1, 1, dtype=torch.float64))
-    torch.testing.assert_close(model.scores(rows, asking, answering)[0, 0], rows[1, 0])
+    user_side = Attributes(torch.tensor([[1]]), torch.ones(1, 1, dtype=torch.float64))
+    item_side = Attributes(torch.tensor([[[0]]]), torch.zeros(1, 1, 1, dtype=torch.float64))
+    torch.testing.assert_close(model.scores(rows, user_side, item_side)[0, 0], rows[1, 0])
 
 
 def test_transfm_is_its_double_loop_with_the_user_first() -> None:
@@ -242,14 +244,14 @@ def test_ncf_is_the_mean_of_its_two_parts_which_can_be_trained_apart() -> None:
         return model.product_head @ (user[:K] * item[:K]), deep.squeeze()
 
     check(model, lambda rows, row: sum(parts(rows, row)) / 2, 2 * K)
-    rows, asking, answering = rows_and_batch(2 * K)
+    rows, user_side, item_side = rows_and_batch(2 * K)
     model.begin_epoch(1)
-    product, deep = model.score_sets(rows, asking, answering)
-    expected = parts(rows, whole_row(asking, answering, 1, 2))
+    product, deep = model.score_sets(rows, user_side, item_side)
+    expected = parts(rows, whole_row(user_side, item_side, 1, 2))
     torch.testing.assert_close(product[1, 2], expected[0])
     torch.testing.assert_close(deep[1, 2], expected[1])
     model.begin_epoch(2)
-    assert len(model.score_sets(rows, asking, answering)) == 1
+    assert len(model.score_sets(rows, user_side, item_side)) == 1
 
 
 def ngcf_slow(model: NGCF, rows: Tensor, edges: list[tuple[int, int]]) -> dict[int, Tensor]:
@@ -276,28 +278,28 @@ def test_ngcf_propagates_over_the_graph_of_positives() -> None:
     model = NGCF(LAYOUT, K, layers=2, dropout=0.4)
     edges = [(3, 13), (3, 14), (4, 14), (5, 15), (3, 13), (1, 16)]  # one twice, one of the unknown user
     users, items = np.array(edges).T
-    model.see(users, items)
+    model.set_graph(users, items)
     model.double().eval()
-    rows, asking, answering = rows_and_batch(K)
-    found = model.ready(rows)
+    rows, user_side, item_side = rows_and_batch(K)
+    found = model.transform_rows(rows)
     expected = ngcf_slow(model, rows, edges[:4])
     for node, vector in expected.items():
         torch.testing.assert_close(found[node], vector)
     check(model, lambda rows, row: expected[row[0][0]] @ expected[_item(row)], K)
     leaf = rows.clone().requires_grad_()
-    assert torch.autograd.gradcheck(lambda given: model.scores(model.ready(given), asking, answering), (leaf,))
+    assert torch.autograd.gradcheck(lambda given: model.scores(model.transform_rows(given), user_side, item_side), (leaf,))
 
 
 def test_ngcf_drops_messages_and_edges_in_training_alone() -> None:
     model = NGCF(LAYOUT, K, layers=1, dropout=0.0, node_dropout=0.5).double()
-    model.see(np.array([3, 3, 4, 5] * 3), np.array([13, 14, 14, 15, 16, 13, 15, 16, 17, 17, 13, 14]))
+    model.set_graph(np.array([3, 3, 4, 5] * 3), np.array([13, 14, 14, 15, 16, 13, 15, 16, 17, 17, 13, 14]))
     rows = rows_and_batch(K)[0]
     model.train()
     torch.manual_seed(0)
-    one, two = model.ready(rows), model.ready(rows)
+    one, two = model.transform_rows(rows), model.transform_rows(rows)
     assert not torch.equal(one, two)
     model.eval()
-    assert torch.equal(model.ready(rows), model.ready(rows))
+    assert torch.equal(model.transform_rows(rows), model.transform_rows(rows))
 
 
 HISTORY = np.array([[1, 1, 0, 0, 1], [0, 1, 1, 0, 0], [1, 1, 1, 0, 0], [0, 0, 0, 0, 0]], float)
@@ -309,8 +311,8 @@ def positives(history: np.ndarray = HISTORY) -> Positives:
     return Positives(twice[0].astype(np.int32), twice[1].astype(np.int32), *history.shape)
 
 
-def everything(model: Any, n_users: int = 4) -> np.ndarray:
-    return np.asarray(model.everything(np.arange(n_users, dtype=np.int32), np.arange(5, dtype=np.int32)))
+def score_all(model: Any, n_users: int = 4) -> np.ndarray:
+    return np.asarray(model.score_all(np.arange(n_users, dtype=np.int32), np.arange(5, dtype=np.int32)))
 
 
 def test_item_knn_is_its_loop() -> None:
@@ -323,7 +325,7 @@ def test_item_knn_is_its_loop() -> None:
         for j in sorted(range(5), key=lambda j: (-scores[j], j))[:2]:
             similar[i, j] = scores[j]
     expected = HISTORY @ similar.T
-    np.testing.assert_allclose(everything(model)[:3], expected[:3], rtol=1e-6)
+    np.testing.assert_allclose(score_all(model)[:3], expected[:3], rtol=1e-6)
 
 
 @pytest.mark.parametrize("history", [HISTORY, np.vstack([HISTORY, HISTORY[::-1], HISTORY])])
@@ -335,7 +337,7 @@ def test_ease_is_its_closed_form_from_either_side(history: np.ndarray) -> None:
     weights = -inverse / np.diag(inverse)
     np.fill_diagonal(weights, 0.0)
     known = history.sum(1) > 0
-    np.testing.assert_allclose(everything(model, len(history))[known], (history @ weights)[known], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(score_all(model, len(history))[known], (history @ weights)[known], rtol=1e-5, atol=1e-6)
     for i in range(5):  # the definition itself: each column is a ridge regression without the item
         others = [j for j in range(5) if j != i]
         ridge = np.linalg.solve(
@@ -350,11 +352,11 @@ def test_somebody_without_history_gets_what_is_popular_and_a_newcomer_her_histor
     model.fit(positives())
     items = np.arange(5, dtype=np.int32)
     popular = np.argsort(-HISTORY.sum(0), kind="stable")
-    assert np.array_equal(np.argsort(-everything(model)[3], kind="stable"), popular)
-    asking: Any = [None]
-    newcomer = model.everything_for(asking, items, None, np.flatnonzero(HISTORY[1]).astype(np.int32))
-    np.testing.assert_allclose(newcomer[0], everything(model)[1])
-    stranger = model.everything_for(asking, items)
+    assert np.array_equal(np.argsort(-score_all(model)[3], kind="stable"), popular)
+    user_side: Any = [None]
+    newcomer = model.score_all_for(user_side, items, None, np.flatnonzero(HISTORY[1]).astype(np.int32))
+    np.testing.assert_allclose(newcomer[0], score_all(model)[1])
+    stranger = model.score_all_for(user_side, items)
     assert np.array_equal(np.argsort(-stranger[0], kind="stable"), popular)
 
 
@@ -367,7 +369,7 @@ def test_ease_refuses_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None
 def test_popularity_counts() -> None:
     model = Popularity()
     model.fit(positives())
-    np.testing.assert_array_equal(everything(model)[0], HISTORY.sum(0) + np.array([1, 0, 0, 0, 0]))
+    np.testing.assert_array_equal(score_all(model)[0], HISTORY.sum(0) + np.array([1, 0, 0, 0, 0]))
 
 
 @pytest.mark.parametrize(

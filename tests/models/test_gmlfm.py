@@ -64,7 +64,7 @@ def test_every_row_of_the_ablation_is_its_definition_by_sides_and_whole(
     item = Attributes(
         torch.randint(0, 12, (2, 3, n_item), generator=generator), torch.randn(2, 3, n_item, generator=generator).double()
     )
-    found = model.scores(model.ready(rows), user, item)
+    found = model.scores(model.transform_rows(rows), user, item)
     for b in range(2):
         for g in range(3):
             ids, x = torch.cat([user.ids[b], item.ids[b, g]]), torch.cat([user.x[b], item.x[b, g]])
@@ -78,10 +78,13 @@ def test_one_inner_product_of_precomputed_sides_is_the_score(options: dict[str, 
     model, rows = made(**options)
     users = Attributes(torch.randint(0, 12, (3, 4)), torch.randn(3, 4).double())
     items = Attributes(torch.randint(0, 12, (5, 2)), torch.randn(5, 2).double())
-    asking, answering = model.sides(model.ready(rows), users, asking=True), model.sides(model.ready(rows), items, asking=False)
-    whole = asking.own[:, None] + answering.own[None] + asking.vector @ answering.vector.T
+    user_side, item_side = (
+        model.side_vectors(model.transform_rows(rows), users, is_user=True),
+        model.side_vectors(model.transform_rows(rows), items, is_user=False),
+    )
+    whole = user_side.self_terms[:, None] + item_side.self_terms[None] + user_side.vector @ item_side.vector.T
     grouped = Attributes(items.ids.expand(3, 5, 2), items.x.expand(3, 5, 2))
-    torch.testing.assert_close(whole, model.scores(model.ready(rows), users, grouped), rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(whole, model.scores(model.transform_rows(rows), users, grouped), rtol=1e-8, atol=1e-8)
 
 
 def test_gradients_by_sides_are_those_of_the_definition() -> None:
@@ -91,7 +94,7 @@ def test_gradients_by_sides_are_those_of_the_definition() -> None:
         Attributes(torch.tensor([[[2, 1]]]), torch.ones(1, 1, 2).double()),
     )
     one, other = rows.clone().requires_grad_(), rows.clone().requires_grad_()
-    model.scores(model.ready(one), user, item).sum().backward()
+    model.scores(model.transform_rows(one), user, item).sum().backward()
     fast = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
     model.zero_grad()
     definition(model, other, torch.tensor([0, 1, 2, 1]), torch.ones(4).double()).backward()

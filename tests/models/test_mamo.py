@@ -269,7 +269,7 @@ def test_a_scored_user_has_taken_the_local_steps_of_all_her_support_ratings_by_h
         h = np.maximum(local["head.0.weight"] @ local["task"] @ np.concatenate([e_u, vector]) + local["head.0.bias"], 0)
         expected.append(float(local["head.out.weight"][0] @ h + local["head.out.bias"][0]))
     in_labels = weights["label.mean"] + weights["label.spread"] * np.array(expected)
-    assert model.everything(np.array([user], np.int32), ALL_ITEMS)[0] == pytest.approx(in_labels, rel=1e-4)
+    assert model.score_all(np.array([user], np.int32), ALL_ITEMS)[0] == pytest.approx(in_labels, rel=1e-4)
 
 
 def test_a_batch_steps_by_the_mean_of_its_users_gradients(world: World) -> None:
@@ -321,24 +321,24 @@ def test_a_profile_sums_x_times_embedding_within_each_field_and_leaves_ids_and_c
 
 def test_newcomers_who_rated_are_understood_with_the_published_settings(world: World, published: Mamo) -> None:
     assert world.error(np.full((len(NEWCOMERS), len(ASKED)), world.tasks.labels.mean(), np.float32)) > 0.99
-    assert world.error(published.everything(NEWCOMERS, ASKED)) < 0.2
+    assert world.error(published.score_all(NEWCOMERS, ASKED)) < 0.2
 
 
 def test_adapted_scores_beat_those_of_the_profile_alone(world: World, published: Mamo) -> None:
-    alone = published.everything_for(part_of(world.encoded.user, NEWCOMERS), ASKED)
-    assert world.error(published.everything(NEWCOMERS, ASKED)) < 0.3 * world.error(alone)
+    alone = published.score_all_for(part_of(world.encoded.user, NEWCOMERS), ASKED)
+    assert world.error(published.score_all(NEWCOMERS, ASKED)) < 0.3 * world.error(alone)
 
 
 def test_the_opposite_ratings_turn_the_scores_round(world: World, published: Mamo) -> None:
     turned = Mamo(WITH_PROFILES)
     turned.load(published.weights())
     turned.read(world.encoded, Rated(world.support.users, world.support.items, 6 - world.support.labels))
-    assert world.error(6 - turned.everything(NEWCOMERS, ASKED)) < 0.2
+    assert world.error(6 - turned.score_all(NEWCOMERS, ASKED)) < 0.2
 
 
 def test_classes_learn_the_world_too(world: World) -> None:
     model = world.model(epochs=6, k=32, output="classes", local_lr=0.1, inner=5, gamma=0.02)
-    scores = model.everything(NEWCOMERS, ASKED)
+    scores = model.score_all(NEWCOMERS, ASKED)
     assert model.weights()["label.levels"].tolist() == [2.0, 4.0]
     assert scores.min() >= 2.0
     assert scores.max() <= 4.0
@@ -366,9 +366,9 @@ def loaded(world: World, weights: dict[str, Tensor], **options: Any) -> Mamo:
 def test_without_the_feature_memory_the_user_network_starts_unbiased(world: World) -> None:
     weights = world.small().weights()
     without = {name: one for name, one in weights.items() if not name.startswith("memory.bias.")}
-    off = loaded(world, without, feature_memory=False).everything(NEWCOMERS, ALL_ITEMS)
-    unbiased = loaded(world, weights, tau=0.0).everything(NEWCOMERS, ALL_ITEMS)
-    biased = loaded(world, weights, tau=0.5).everything(NEWCOMERS, ALL_ITEMS)
+    off = loaded(world, without, feature_memory=False).score_all(NEWCOMERS, ALL_ITEMS)
+    unbiased = loaded(world, weights, tau=0.0).score_all(NEWCOMERS, ALL_ITEMS)
+    biased = loaded(world, weights, tau=0.5).score_all(NEWCOMERS, ALL_ITEMS)
     assert np.array_equal(off, unbiased)
     assert np.abs(off - biased).max() > 1e-4
 
@@ -381,8 +381,8 @@ def test_without_the_task_memory_all_users_share_one_matrix(world: World) -> Non
     without = {name: one for name, one in weights.items() if name != "memory.task"}
     without["task"] = recalled(weights["memory.task"], attended)
     on, off = (
-        loaded(world, weights).everything(NEWCOMERS, ALL_ITEMS),
-        loaded(world, without, task_memory=False).everything(NEWCOMERS, ALL_ITEMS),
+        loaded(world, weights).score_all(NEWCOMERS, ALL_ITEMS),
+        loaded(world, without, task_memory=False).score_all(NEWCOMERS, ALL_ITEMS),
     )
     first_kind = world.kind[NEWCOMERS] == 0
     assert on[first_kind] == pytest.approx(off[first_kind], abs=1e-5)
@@ -394,7 +394,7 @@ def test_without_the_task_memory_all_users_share_one_matrix(world: World) -> Non
 )
 def test_switching_a_memory_off_in_training_changes_the_scores_and_the_weights_kept(world: World, off: dict[str, bool]) -> None:
     whole, part = world.small(tau=0.5), world.small(tau=0.5, **off)
-    assert np.abs(whole.everything(NEWCOMERS, ALL_ITEMS) - part.everything(NEWCOMERS, ALL_ITEMS)).max() > 1e-4
+    assert np.abs(whole.score_all(NEWCOMERS, ALL_ITEMS) - part.score_all(NEWCOMERS, ALL_ITEMS)).max() > 1e-4
     names = set(part.weights())
     assert ("memory.bias.user.0.weight" in names) == off.get("feature_memory", True)
     assert ("memory.task" in names) == off.get("task_memory", True) == ("task" not in names)
@@ -408,43 +408,43 @@ def test_pairs_everything_and_everything_for_agree(world: World) -> None:
     model = world.small()
     users = np.array([90, -1, 3, 90, -1], np.int32)
     items = np.random.default_rng(0).integers(0, N_ITEMS, (5, 7)).astype(np.int32)
-    whole = model.everything(users, ALL_ITEMS)
-    assert model.pairs(users, items) == pytest.approx(np.take_along_axis(whole, items, axis=1), abs=1e-5)
-    asking = part_of(world.encoded.user, np.array([90, 3, 90], np.int32))
-    found = model.everything_for(asking, ASKED, np.array([90, 3, -1], np.int32), np.array([2], np.int32))
+    whole = model.score_all(users, ALL_ITEMS)
+    assert model.score_pairs(users, items) == pytest.approx(np.take_along_axis(whole, items, axis=1), abs=1e-5)
+    user_side = part_of(world.encoded.user, np.array([90, 3, 90], np.int32))
+    found = model.score_all_for(user_side, ASKED, np.array([90, 3, -1], np.int32), np.array([2], np.int32))
     assert found[:2] == pytest.approx(whole[[0, 2]][:, ASKED], abs=1e-5)
-    assert found[2] == pytest.approx(model.everything_for(asking, ASKED)[0], abs=1e-6)
+    assert found[2] == pytest.approx(model.score_all_for(user_side, ASKED)[0], abs=1e-6)
     assert np.abs(found[0] - found[2]).max() > 1e-4  # by her attributes alone she is not adapted
-    assert model.everything(users[:0], ALL_ITEMS).shape == (0, N_ITEMS)
+    assert model.score_all(users[:0], ALL_ITEMS).shape == (0, N_ITEMS)
 
 
 def test_only_profiles_tell_users_without_support_apart(world: World) -> None:
     model = world.small()
-    scores = model.everything(np.arange(N_TRAINED, dtype=np.int32), ALL_ITEMS)
+    scores = model.score_all(np.arange(N_TRAINED, dtype=np.int32), ALL_ITEMS)
     kind = world.kind[:N_TRAINED]
     for one in (0, 1):
         assert np.ptp(scores[kind == one], axis=0).max() == 0
     assert np.abs(scores[kind == 0][0] - scores[kind == 1][0]).max() > 1e-4
-    assert scores[0] == pytest.approx(model.everything_for(part_of(world.encoded.user, np.array([0], np.int32)), ALL_ITEMS)[0])
+    assert scores[0] == pytest.approx(model.score_all_for(part_of(world.encoded.user, np.array([0], np.int32)), ALL_ITEMS)[0])
 
 
 def test_an_unknown_user_scores_as_one_of_unknown_attributes(world: World) -> None:
     model = world.small()
     codes = WITH_PROFILES.fields
     unknown = AttributeTable(np.array([[codes[0].unknown_row, codes[1].unknown_row]], np.int32), np.ones((1, 2), np.float32))
-    scores = model.everything(np.array([-1], np.int32), ALL_ITEMS)
+    scores = model.score_all(np.array([-1], np.int32), ALL_ITEMS)
     assert np.isfinite(scores).all()
-    assert np.array_equal(scores, model.everything_for(unknown, ALL_ITEMS))
+    assert np.array_equal(scores, model.score_all_for(unknown, ALL_ITEMS))
 
 
 def test_ratings_may_come_in_any_order_and_other_data_may_be_read(world: World) -> None:
     model = world.small()
-    before = model.everything(NEWCOMERS, ALL_ITEMS)
+    before = model.score_all(NEWCOMERS, ALL_ITEMS)
     order = np.argsort(world.support.items, kind="stable")  # users are mixed, each one's ratings sorted
     backwards = Encoded(world.encoded.user, NO_CONTEXT, part_of(world.encoded.item, ALL_ITEMS[::-1]))
     renamed = (N_ITEMS - 1 - world.support.items[order]).astype(np.int32)
     model.read(backwards, Rated(world.support.users[order], renamed, world.support.labels[order]))
-    assert model.everything(NEWCOMERS, ALL_ITEMS)[:, ::-1] == pytest.approx(before, abs=1e-5)
+    assert model.score_all(NEWCOMERS, ALL_ITEMS)[:, ::-1] == pytest.approx(before, abs=1e-5)
 
 
 @pytest.mark.parametrize("output", ["regression", "classes"])
@@ -455,7 +455,7 @@ def test_ids_are_the_profile_where_there_is_nothing_else(output: str) -> None:
     model.read(ids_only(), rated)
     model.epoch(rated, 0, quiet)
     assert model.weights()["embedding"].shape == (1 + 8 + 7, 4)
-    scores = model.everything(np.array([0, 1, -1], np.int32), np.arange(5, dtype=np.int32))
+    scores = model.score_all(np.array([0, 1, -1], np.int32), np.arange(5, dtype=np.int32))
     assert np.isfinite(scores).all()
     assert np.abs(scores[0] - scores[1]).max() > 1e-6
 
@@ -468,7 +468,7 @@ def test_class_scores_are_expectations_and_unseen_labels_count_as_the_nearest_le
     weights["head.out.bias"] = torch.tensor([1.0, 0.0])
     model.load(weights)
     expected = (2 * odds + 4) / (odds + 1)
-    assert model.everything(np.array([-1], np.int32), ALL_ITEMS) == pytest.approx(np.full((1, N_ITEMS), expected))
+    assert model.score_all(np.array([-1], np.int32), ALL_ITEMS) == pytest.approx(np.full((1, N_ITEMS), expected))
     assert model._targets(np.array([1.0, 2.9, 3.1, 9.0], np.float32)).tolist() == [0, 0, 1, 1]
 
 
@@ -478,7 +478,7 @@ def test_class_scores_are_expectations_and_unseen_labels_count_as_the_nearest_le
 def test_an_epoch_passes_over_single_ratings_and_tells_how_far_it_is(world: World) -> None:
     users = np.array([0, 1, 1, 2, 2, 3, 3, 4, 4], np.int32)
     rated = Rated(users, np.arange(9, dtype=np.int32), world.truth[users, np.arange(9)])
-    model = Mamo(WITH_PROFILES, k=4, tasks_a_batch=3)
+    model = Mamo(WITH_PROFILES, k=4, tasks_per_batch=3)
     model.read(world.encoded, world.support)
     told: list[tuple[int, int, float]] = []
     returned = model.epoch(rated, 0, lambda *one: told.append(one))
@@ -503,11 +503,11 @@ def test_equal_labels_have_a_spread_of_one(world: World) -> None:
     model.read(world.encoded, world.support)
     model.epoch(Rated(world.tasks.users, world.tasks.items, np.full_like(world.tasks.labels, 3)), 0, quiet)
     assert float(model.weights()["label.spread"]) == 1.0
-    assert np.isfinite(model.everything(NEWCOMERS, ASKED)).all()
+    assert np.isfinite(model.score_all(NEWCOMERS, ASKED)).all()
 
 
 def test_the_same_seed_gives_the_same_scores_and_another_seed_others(world: World) -> None:
-    one, again, other = (world.small(seed=seed).everything(NEWCOMERS, ALL_ITEMS) for seed in (1, 1, 2))
+    one, again, other = (world.small(seed=seed).score_all(NEWCOMERS, ALL_ITEMS) for seed in (1, 1, 2))
     assert np.array_equal(one, again)
     assert np.abs(one - other).max() > 1e-4
 
@@ -515,7 +515,7 @@ def test_the_same_seed_gives_the_same_scores_and_another_seed_others(world: Worl
 def test_scoring_writes_nothing(world: World) -> None:
     model = world.small()
     before = model.weights()
-    model.everything(NEWCOMERS, ALL_ITEMS)
+    model.score_all(NEWCOMERS, ALL_ITEMS)
     assert all(torch.equal(one, before[name]) for name, one in model.weights().items())
 
 
@@ -528,22 +528,22 @@ def test_saved_and_loaded_it_scores_and_goes_on_alike_to_the_bit(world: World, t
     save_file(model.weights(), tmp_path / "mamo.safetensors")
     again = loaded(world, load_file(tmp_path / "mamo.safetensors"), **options)
     users = np.append(NEWCOMERS, np.int32(-1))
-    assert np.array_equal(model.everything(users, ALL_ITEMS), again.everything(users, ALL_ITEMS))
+    assert np.array_equal(model.score_all(users, ALL_ITEMS), again.score_all(users, ALL_ITEMS))
     assert model.epoch(world.tasks, 1, quiet) == again.epoch(world.tasks, 1, quiet)
-    assert np.array_equal(model.everything(users, ALL_ITEMS), again.everything(users, ALL_ITEMS))
+    assert np.array_equal(model.score_all(users, ALL_ITEMS), again.score_all(users, ALL_ITEMS))
 
 
 def test_scores_follow_training_and_loading_and_a_copy_of_the_weights_does_not(world: World) -> None:
     model = world.small()
-    kept, scores = model.weights(), model.everything(NEWCOMERS, ALL_ITEMS)
+    kept, scores = model.weights(), model.score_all(NEWCOMERS, ALL_ITEMS)
     model.epoch(world.tasks, 1, quiet)
-    later = model.everything(NEWCOMERS, ALL_ITEMS)
-    assert np.array_equal(later, loaded(world, model.weights()).everything(NEWCOMERS, ALL_ITEMS))
+    later = model.score_all(NEWCOMERS, ALL_ITEMS)
+    assert np.array_equal(later, loaded(world, model.weights()).score_all(NEWCOMERS, ALL_ITEMS))
     assert not np.array_equal(later, scores)
     model.load(kept)
-    assert np.array_equal(model.everything(NEWCOMERS, ALL_ITEMS), scores)
+    assert np.array_equal(model.score_all(NEWCOMERS, ALL_ITEMS), scores)
     model.epoch(world.tasks, 1, quiet)
-    assert np.array_equal(loaded(world, kept).everything(NEWCOMERS, ALL_ITEMS), scores)
+    assert np.array_equal(loaded(world, kept).score_all(NEWCOMERS, ALL_ITEMS), scores)
 
 
 def test_weights_that_do_not_fit_are_refused(world: World) -> None:
@@ -595,4 +595,4 @@ def test_what_has_learnt_or_read_nothing_says_so(world: World) -> None:
     untrained = Mamo(WITH_PROFILES, k=4)
     untrained.read(world.encoded, world.support)
     with pytest.raises(DataError, match="train it for an epoch first"):
-        untrained.everything(NEWCOMERS, ASKED)
+        untrained.score_all(NEWCOMERS, ASKED)

@@ -10,8 +10,8 @@ import torch
 from gmlfm import Dataset, Recommender
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.errors import DataError, OptionError
-from gmlfm.recommender.asking import users_asking
-from gmlfm.recommender.reasons import explain_asking
+from gmlfm.recommender.reasons import explain_user_side
+from gmlfm.recommender.user_side import known_user_side
 from gmlfm.retrieval import Scorer
 from tests.contracts.checkerboard import checkerboard
 
@@ -48,13 +48,13 @@ def test_taking_an_attribute_away_changes_the_score_by_its_terms(name: str, boar
     recommender = Recommender(name, **QUICK).fit(board)
     fitted, scorer = recommender.fitted, recommender.fitted.scores
     assert isinstance(scorer, Scorer)
-    asking = users_asking(fitted, np.array([3]), None)
-    whole = explain_asking(fitted, asking, 7)
-    for column in range(asking.ids.shape[1]):
-        values = np.array(asking.values)
+    user_side = known_user_side(fitted, np.array([3]), None)
+    whole = explain_user_side(fitted, user_side, 7)
+    for column in range(user_side.ids.shape[1]):
+        values = np.array(user_side.values)
         values[0, column] = 0.0
-        without = scorer.everything_for(AttributeTable(asking.ids, values), np.array([7], np.int32))[0, 0]
-        part, field, value = fitted.encoder.attribute_names(asking.ids[:, column]).row(0)
+        without = scorer.score_all_for(AttributeTable(user_side.ids, values), np.array([7], np.int32))[0, 0]
+        part, field, value = fitted.encoder.attribute_names(user_side.ids[:, column]).row(0)
         shown = f"{part if part == field else f'{part}.{field}'} = {value}"
         expected = sum(term.value for term in whole.terms if shown in term.attributes)
         assert whole.score - float(without) == pytest.approx(expected, abs=2e-5)

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from gmlfm import Dataset, Recommender
-from gmlfm.data.batches import BatchOptions
 from gmlfm.errors import DataError, GmlfmError, OptionError
 from gmlfm.training.loop import DivergedError, Trainer
+from gmlfm.training.sampling.batches import BatchOptions
 from tests.contracts.checkerboard import checkerboard
 
 QUICK: dict[str, Any] = {"k": 8, "epochs": 3, "batch_size": 64, "lr": 0.02, "n_negatives": 2, "threads": 1}
@@ -40,8 +40,8 @@ def test_the_best_come_first_and_are_the_best(fitted: Recommender) -> None:
     for user in ("u1", "u2"):
         scores = table.filter(pl.col("user") == user)["score"].to_list()
         assert scores == sorted(scores, reverse=True)
-    everything = fitted.recommend(["u1"], 40, seen=True)
-    left = everything.filter(~pl.col("item").is_in(_had(fitted, 1)))
+    score_all = fitted.recommend(["u1"], 40, seen=True)
+    left = score_all.filter(~pl.col("item").is_in(_had(fitted, 1)))
     assert table.filter(pl.col("user") == "u1")["item"].to_list() == left["item"].to_list()[:7]
 
 
@@ -128,12 +128,12 @@ def test_a_newcomer_is_served_from_her_attributes(fitted: Recommender) -> None:
 
 def test_refit_trains_again_on_more_rows() -> None:
     data = checkerboard()
-    plain, again, everything = (Recommender(**QUICK).fit(data, refit=refit) for refit in (False, True, "all"))
+    plain, again, score_all = (Recommender(**QUICK).fit(data, refit=refit) for refit in (False, True, "all"))
     assert again.fitted.best_epoch == plain.fitted.best_epoch
     assert not np.array_equal(
         plain.fitted.weights["table"].numpy(), again.fitted.weights["table"].numpy()[: len(plain.fitted.weights["table"])]
     )
-    assert [one.fitted.regime for one in (plain, again, everything)] == [
+    assert [one.fitted.regime for one in (plain, again, score_all)] == [
         "no refit",
         "refit on train + validation",
         "refit on all rows",
@@ -169,8 +169,8 @@ def test_early_stopping_keeps_the_best_epoch() -> None:
 
 def test_ids_hidden_in_training_move_the_unknown_rows() -> None:
     data = checkerboard()
-    for hide, moves in ((0.0, False), (0.3, True)):
-        recommender = Recommender(**{**QUICK, "hide": hide}).fit(data, "none")
+    for cold_start_rate, moves in ((0.0, False), (0.3, True)):
+        recommender = Recommender(**{**QUICK, "cold_start_rate": cold_start_rate}).fit(data, "none")
         encoder = recommender.fitted.encoder
         before = recommender.settings.build().initial_rows(encoder.n_rows, __import__("torch").Generator().manual_seed(0))
         for part in ("user", "item"):
@@ -183,7 +183,7 @@ def test_an_item_without_a_positive_never_trains_the_unknown_row() -> None:
     """Drawn as a negative it updates its attributes alone (checked without hiding, so that nothing else moves the row)."""
     table = pl.DataFrame({"u": ["a", "a", "b", "b", "b"], "i": ["w", "x", "w", "y", "z"]})
     data = Dataset.from_tables(table, schema={"interactions": {"user": "u", "item": "i"}})
-    recommender = Recommender(**{**QUICK, "hide": 0.0, "epochs": 5}).fit(data)
+    recommender = Recommender(**{**QUICK, "cold_start_rate": 0.0, "epochs": 5}).fit(data)
     encoder = recommender.fitted.encoder
     unknown = encoder.part("item")[0].unknown_row
     assert (recommender.fitted.encoded.item.ids[:, 0] == unknown).sum() == 2
@@ -199,7 +199,7 @@ def test_an_item_without_a_positive_never_trains_the_unknown_row() -> None:
         ({"lr": "fast"}, "lr is 'fast'; expected a number"),
         ({"k": 2.5}, "k is 2.5; expected a whole number"),
         ({"epochs": -1}, "epochs is -1"),
-        ({"hide": 1.0}, "hide is 1.0"),
+        ({"cold_start_rate": 1.0}, "hide is 1.0"),
         ({"negatives": 0}, "set negatives to 1 or more"),
         ({"loss": "hinge"}, "loss is 'hinge'"),
         ({"batch_size": 0}, "batch_size is 0"),
@@ -290,9 +290,9 @@ def test_other_data_are_evaluated_by_the_ids_they_share(fitted: Recommender) -> 
 
 
 def test_small_data_get_small_batches_unless_a_size_is_asked_for() -> None:
-    sizes = [BatchOptions().groups_a_step(n, 1) for n in (100, 6_000, 1_000_000)]
+    sizes = [BatchOptions().groups_per_step(n, 1) for n in (100, 6_000, 1_000_000)]
     assert sizes == [64, 150, 4096]
-    assert BatchOptions(batch_size=1000).groups_a_step(100, 5) == 200
+    assert BatchOptions(batch_size=1000).groups_per_step(100, 5) == 200
     assert Recommender(batch_size="auto").settings.batches.batch_size is None
 
 
@@ -373,7 +373,7 @@ def test_somebody_of_whom_nothing_is_known_gets_what_is_popular(fitted: Recommen
 
 
 def test_settings_without_an_effect_are_refused() -> None:
-    for name, settings in (("ease", {"lr": 99}), ("popularity", {"loss": "bpr"}), ("mamo", {"hide": 0.5})):
+    for name, settings in (("ease", {"lr": 99}), ("popularity", {"loss": "bpr"}), ("mamo", {"cold_start_rate": 0.5})):
         with pytest.raises(OptionError, match="unknown setting"):
             Recommender(name, "rating" if name == "mamo" else "topn", **settings)
 
@@ -391,7 +391,7 @@ def test_a_newcomers_history_counts_each_item_once() -> None:
 
 
 def test_mamo_is_adapted_on_the_training_rows_alone() -> None:
-    from gmlfm.fitting.fitted import learned_rows
+    from gmlfm.fitting.run import learned_rows
 
     split = Recommender("mamo", "rating", k=4, epochs=1).fit(checkerboard(), "newcomers").fitted.split
     assert len(split.unused) > 0

@@ -168,10 +168,10 @@ def test_items_never_met_are_ranked_among_such_items(market: Path) -> None:
     met = np.bincount(data.item_numbers[split.train], minlength=len(data.items)) > 0
 
     class Unmet:
-        def pairs(self, users: Any, items: Any, rows: Any = None) -> Any:
+        def score_pairs(self, users: Any, items: Any, rows: Any = None) -> Any:
             return (~met[items]).astype(np.float32)
 
-        def everything(self, users: Any, items: Any, rows: Any = None) -> Any:
+        def score_all(self, users: Any, items: Any, rows: Any = None) -> Any:
             return np.tile((~met[items]).astype(np.float32), (len(users), 1))
 
     found = evaluate_held_out(Unmet(), data, split, "test", "sampled")

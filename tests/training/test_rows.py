@@ -28,12 +28,12 @@ def test_with_all_rows_in_every_step_it_is_the_dense_optimiser(name: str) -> Non
     makers = {"adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad, "sgd": torch.optim.SGD}
     reference = makers[name]([dense], lr=0.05)
     rows = row_optimiser(name, table, 0.05, 0.0)
-    everything = torch.arange(5)
+    score_all = torch.arange(5)
     for _ in range(7):
         gradient = torch.randn(5, 3, dtype=torch.float64)
         dense.grad = gradient.clone()
         reference.step()
-        rows.step(everything, table[everything], gradient)
+        rows.step(score_all, table[score_all], gradient)
         torch.testing.assert_close(table, dense.detach(), rtol=1e-6, atol=1e-9)
 
 

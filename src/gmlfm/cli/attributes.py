@@ -32,12 +32,12 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     from gmlfm.recommender import Recommender
-    from gmlfm.recommender.worth import worth
+    from gmlfm.recommender.field_importance import field_importance
 
     recommender = Recommender.load(options.run_folder)
     console = Console(stderr=options.json)
     with console.status("measuring") as status:
-        table = worth(recommender.fitted, retrain=options.retrain, tell=status.update)
+        table = field_importance(recommender.fitted, retrain=options.retrain, tell=status.update)
         try:
             pairs = recommender.field_pairs().head(10)
         except OptionError:

@@ -45,7 +45,7 @@ def run_topn(options: argparse.Namespace) -> None:
     import torch
 
     from gmlfm.evaluation.protocols import PositivesByUser
-    from gmlfm.models.base import Pairwise
+    from gmlfm.models.base import PairwiseModel
     from gmlfm.recommender import Recommender
     from gmlfm.retrieval import Scorer, best_items
 
@@ -55,18 +55,18 @@ def run_topn(options: argparse.Namespace) -> None:
     settings = {"k": options.k, "epochs": 0, "v_scale": 0.3}
     recommender = Recommender(options.model, **settings, **({"threads": options.threads} if options.threads else {})).fit(data)
     scores = recommender.fitted.scores
-    if not isinstance(scores, Scorer) or not isinstance(scores.model, Pairwise):
+    if not isinstance(scores, Scorer) or not isinstance(scores.model, PairwiseModel):
         raise OptionError(f"'{options.model}' has no faster form than batches, so there is nothing to compare.")
     users = data.seen_users[: options.users]
     items, had = data.seen_items, PositivesByUser(data)
     gone = [had(int(user)) for user in users]
     started = time.perf_counter()
-    scores.everything(users[:1], items)  # the item side is precomputed once
+    scores.score_all(users[:1], items)  # the item side is precomputed once
     prepared = time.perf_counter() - started
     seconds, best = [], None
     for _ in range(options.rounds):
         started = time.perf_counter()
-        best = best_items(scores.everything(users, items), items, 10, gone)
+        best = best_items(scores.score_all(users, items), items, 10, gone)
         seconds.append(time.perf_counter() - started)
     assert best is not None
     told: dict[str, Any] = {
@@ -82,7 +82,7 @@ def run_topn(options: argparse.Namespace) -> None:
     }
     if options.against == "batched":
         started = time.perf_counter()
-        slow = best_items(scores.pairs(users, np.broadcast_to(items, (len(users), len(items)))), items, 10, gone)
+        slow = best_items(scores.score_pairs(users, np.broadcast_to(items, (len(users), len(items)))), items, 10, gone)
         told["baseline_seconds"] = time.perf_counter() - started
         told["ratio"] = told["baseline_seconds"] / told["seconds"]
         told["largest_difference"] = float(np.abs(slow.scores - best.scores)[np.isfinite(best.scores)].max())

@@ -57,9 +57,9 @@ def run(options: argparse.Namespace) -> None:
     if options.until:
         told = _until(options, threads)
     else:
-        from gmlfm.benchmarking.sides import Task
-        from gmlfm.benchmarking.training import measure
-        from gmlfm.fitting.job import chosen_device
+        from gmlfm.bench.contenders import Task
+        from gmlfm.bench.training import measure
+        from gmlfm.fitting.plan import chosen_device
 
         device = chosen_device(options.device)
         task = Task(options.data, options.data_root, options.model, "ours", options.k, options.batch, threads, device)
@@ -102,7 +102,7 @@ def _until(options: argparse.Namespace, threads: int) -> dict[str, Any]:
         equals = ""
     if not equals:
         raise OptionError(f"--until takes METRIC=X, such as hr@10=0.71; got '{options.until}'.")
-    from gmlfm.benchmarking.sides import refuse_untrained
+    from gmlfm.bench.contenders import refuse_untrained
     from gmlfm.data.sources import load_dataset
     from gmlfm.recommender import Recommender
 

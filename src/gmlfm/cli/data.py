@@ -20,7 +20,7 @@ from gmlfm.data.describe import describe
 from gmlfm.data.sources import data_roots, load_dataset
 from gmlfm.data.sources.bazaar import Market, write_bazaar
 from gmlfm.data.sources.catalogue import SOURCES, Source
-from gmlfm.data.sources.getting import accept_terms, get_dataset, source_of, terms_to_accept
+from gmlfm.data.sources.fetch import accept_terms, get_dataset, source_of, terms_to_accept
 from gmlfm.data.sources.named import here, locate, others
 from gmlfm.data.sources.preparing import prepare
 from gmlfm.data.splits import SPLITS
@@ -212,7 +212,7 @@ def run_prepare(options: argparse.Namespace) -> None:
             assert found is not None
         with steps() as report:
             prepared = prepare(
-                *found, Path(options.out), split=options.split, rows_a_bucket=options.rows_in_memory, progress=report
+                *found, Path(options.out), split=options.split, rows_per_bucket=options.rows_in_memory, progress=report
             )
     info = prepared.info
     if options.json:

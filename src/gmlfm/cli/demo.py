@@ -49,14 +49,14 @@ class OracleScores:
         self._oracle, self._numbers = Oracle(market), item_number(data.items.ids).to_numpy()
         self._days = data.interactions["time"].to_numpy() // _DAY
 
-    def pairs(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
+    def score_pairs(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
         assert rows is not None
         days = np.repeat(self._days[rows], items.shape[1])
         asked = np.repeat(users.astype(np.int64), items.shape[1])
         return self._oracle.score(asked, self._numbers[items.ravel()], days).reshape(items.shape).astype(np.float32)
 
-    def everything(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
-        return self.pairs(users, np.tile(items, (len(users), 1)), rows)
+    def score_all(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
+        return self.score_pairs(users, np.tile(items, (len(users), 1)), rows)
 
 
 class OracleWithStock(OracleScores):
@@ -66,10 +66,10 @@ class OracleWithStock(OracleScores):
         super().__init__(market, data)
         self._stock = NotSoldYet(data, rows)
 
-    def pairs(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
-        tastes = super().pairs(users, items, rows)
+    def score_pairs(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
+        tastes = super().score_pairs(users, items, rows)
         spread = float(tastes.max() - tastes.min()) + 1.0
-        return tastes + 2 * spread * self._stock.pairs(users, items)
+        return tastes + 2 * spread * self._stock.score_pairs(users, items)
 
 
 class NotSoldYet:
@@ -78,11 +78,11 @@ class NotSoldYet:
     def __init__(self, data: Dataset, rows: Rows) -> None:
         self._unsold = np.bincount(data.item_numbers[rows], minlength=len(data.items)) == 0
 
-    def pairs(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
+    def score_pairs(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
         return self._unsold[items].astype(np.float32)
 
-    def everything(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
-        return np.tile(self.pairs(users, items), (len(users), 1))
+    def score_all(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
+        return np.tile(self.score_pairs(users, items), (len(users), 1))
 
 
 def run(options: argparse.Namespace) -> None:

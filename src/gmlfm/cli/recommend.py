@@ -21,7 +21,7 @@ from gmlfm.errors import DataError, OptionError
 if TYPE_CHECKING:
     from gmlfm.recommender import Recommender
 
-_USERS_A_PART = 10_000
+_USERS_PER_PART = 10_000
 
 
 def add_to(commands: Any) -> None:
@@ -125,15 +125,15 @@ def _everybody(recommender: Recommender, options: argparse.Namespace) -> None:
                 file.unlink()
         (parts / "stamp.json").write_text(stamp)
         with bar("recommending") as report:
-            for start in range(0, len(users), _USERS_A_PART):
+            for start in range(0, len(users), _USERS_PER_PART):
                 part = parts / f"{start:012d}.parquet"
                 if not part.exists():
                     blocks = recommender.recommend_blocks(
-                        users[start : start + _USERS_A_PART], options.n, seen=options.seen, filter=options.filter
+                        users[start : start + _USERS_PER_PART], options.n, seen=options.seen, filter=options.filter
                     )
                     pl.concat(blocks).write_parquet(part.with_suffix(".draft"))
                     os.replace(part.with_suffix(".draft"), part)
-                report(min(start + _USERS_A_PART, len(users)), len(users))
+                report(min(start + _USERS_PER_PART, len(users)), len(users))
         pl.scan_parquet(parts / "*.parquet").sink_parquet(target.with_name(f".{target.name}.draft"))
         os.replace(target.with_name(f".{target.name}.draft"), target)
         for file in parts.iterdir():

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.columns import IdType, Origin
-from gmlfm.data.frames import as_frame
+from gmlfm.data.interop import as_frame
 from gmlfm.data.schema import Schema
 from gmlfm.data.times import in_order
 from gmlfm.errors import DataError, OptionError

@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from gmlfm.data.dataset import Dataset, Rows
-from gmlfm.data.negatives import Pairs, evaluation_candidates
 from gmlfm.data.splits import Split
 from gmlfm.errors import DataError, OptionError, did_you_mean
 from gmlfm.evaluation.metrics import Places, auc, coverage, log_loss, mae, novelty, places, ranking_metrics, rmse
 from gmlfm.retrieval import Scores, best_items
+from gmlfm.training.sampling.negatives import Pairs, evaluation_candidates
 
 PROTOCOLS = ("full", "sampled", "paper")
 N_SAMPLED = 99
 Ints = npt.NDArray[np.int32]
-_SCORES_A_BLOCK = 8_000_000
+_SCORES_PER_BLOCK = 8_000_000
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def evaluate_ranking(
         return _full(scores, data, rows, n, data.seen_items if candidates is None else candidates, more)
     drawn, name = evaluation_candidates(data, rows, N_SAMPLED, seed, candidates, more)
     listed = np.concatenate([data.item_numbers[rows][:, None], drawn], axis=1)
-    found = scores.pairs(data.user_numbers[rows], listed, rows)
+    found = scores.score_pairs(data.user_numbers[rows], listed, rows)
     where = places(found[:, 0], found[:, 1:])
     if protocol == "paper":
         where = Places(where.better, np.zeros_like(where.tied))
@@ -144,10 +144,10 @@ def _full(scores: Scores, data: Dataset, rows: Rows, n: int, candidates: Ints, m
     place[candidates] = np.arange(len(candidates))
     if (place[targets] < 0).any():
         raise DataError("a tested item is not among the candidates.")
-    step = max(1, _SCORES_A_BLOCK // len(candidates))
+    step = max(1, _SCORES_PER_BLOCK // len(candidates))
     for start in range(0, len(rows), step):
         part = slice(start, start + step)
-        found = scores.everything(users[part], candidates, rows[part])
+        found = scores.score_all(users[part], candidates, rows[part])
         at = np.arange(len(found))
         target = found[at, place[targets[part]]].copy()
         for row, user in enumerate(users[part]):

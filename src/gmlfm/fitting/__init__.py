@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gmlfm.fitting.fit import fit
-from gmlfm.fitting.fitted import Fitted, Refit
 from gmlfm.fitting.memory import labelled
+from gmlfm.fitting.run import FittedRun, Refit
 
-__all__ = ["Fitted", "Refit", "fit", "labelled"]
+__all__ = ["FittedRun", "Refit", "fit", "labelled"]

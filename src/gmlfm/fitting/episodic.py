@@ -14,9 +14,9 @@ from torch import Tensor
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.errors import DataError
 from gmlfm.evaluation.protocols import evaluate_labels
-from gmlfm.fitting.fitted import Outcome, Refit, learned_rows, regime
-from gmlfm.fitting.job import Material, Recorder
-from gmlfm.fitting.memory import MemoryJob, labelled
+from gmlfm.fitting.memory import MemoryPlan, labelled
+from gmlfm.fitting.plan import FitInputs, Recorder
+from gmlfm.fitting.run import FitReport, Refit, learned_rows, regime
 from gmlfm.models.base import Rated
 from gmlfm.models.mamo import Mamo
 from gmlfm.training.checkpoint import newest_checkpoint
@@ -58,7 +58,7 @@ class _Progress:
         self.epoch, self.best_epoch, self.best_value = numbers["epoch"], numbers["best_epoch"], numbers["best_value"]
 
 
-def fit_episodic(job: MemoryJob, refit: Refit, folder: Path | None, resume: bool, observer: Observer) -> Outcome:
+def fit_episodic(job: MemoryPlan, refit: Refit, folder: Path | None, resume: bool, observer: Observer) -> FitReport:
     material = job.first()
     progress = _run(job, material, False, folder, resume, observer, validate=True)
     history, best = list(job.history), progress.best_epoch
@@ -67,12 +67,12 @@ def fit_episodic(job: MemoryJob, refit: Refit, folder: Path | None, resume: bool
         material = job.again(refit)
         progress = _run(job, material, refit, folder, resume, observer, validate=False, epochs=max(best, 1))
     model = progress.model
-    return Outcome(material.encoded, model, model.weights(), regime(refit), best, chosen, history)
+    return FitReport(material.encoded, model, model.weights(), regime(refit), best, chosen, history)
 
 
 def _run(
-    job: MemoryJob,
-    material: Material,
+    job: MemoryPlan,
+    material: FitInputs,
     refit: Refit,
     folder: Path | None,
     resume: bool,
@@ -112,7 +112,7 @@ def _run(
     return progress
 
 
-def _validated(job: MemoryJob, model: Mamo, rows: Rows) -> dict[str, float]:
+def _validated(job: MemoryPlan, model: Mamo, rows: Rows) -> dict[str, float]:
     users, items, labels, interactions = labelled(job.data, None, rows)
-    predicted = model.pairs(users, items[:, None], interactions)[:, 0]
+    predicted = model.score_pairs(users, items[:, None], interactions)[:, 0]
     return evaluate_labels(predicted, labels, job.limits, implicit=False).metrics

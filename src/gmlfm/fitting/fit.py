@@ -12,10 +12,10 @@ from gmlfm.data.dataset import Dataset
 from gmlfm.data.prepared import PreparedData
 from gmlfm.errors import OptionError
 from gmlfm.fitting.episodic import fit_episodic
-from gmlfm.fitting.fitted import Fitted, Outcome, Refit, regime
-from gmlfm.fitting.job import Job, chosen_device
-from gmlfm.fitting.memory import MemoryJob
-from gmlfm.fitting.shards import ShardJob
+from gmlfm.fitting.memory import MemoryPlan
+from gmlfm.fitting.plan import FitPlan, chosen_device
+from gmlfm.fitting.run import FitReport, FittedRun, Refit, regime
+from gmlfm.fitting.shards import ShardPlan
 from gmlfm.models.registry import model_info
 from gmlfm.retrieval import Scorer
 from gmlfm.training.loop import EpochReport, Observer, Resumable
@@ -43,16 +43,16 @@ def fit(
     resume: bool = False,
     device: str = "auto",
     observer: Observer | None = None,
-) -> Fitted:
+) -> FittedRun:
     if refit not in (False, True, "all"):
         raise OptionError(f"refit is {refit!r}; expected nothing, true or all.")
     if settings.preset == "paper" and refit:
         raise OptionError("the preset 'paper' trains on all but the test rows already; leave refit out.")
     options, chosen = dict(split_options or {}), chosen_device(device)
-    job: Job = (
-        ShardJob(data, settings, split, options, chosen)
+    job: FitPlan = (
+        ShardPlan(data, settings, split, options, chosen)
         if isinstance(data, PreparedData)
-        else MemoryJob(data, settings, split, options, chosen)
+        else MemoryPlan(data, settings, split, options, chosen)
     )
     if settings.training.threads is not None:
         torch.set_num_threads(settings.training.threads)
@@ -62,13 +62,13 @@ def fit(
     if info.count is not None:
         return job.finish(_counted(job, refit))
     if info.episodic is not None:
-        if not isinstance(job, MemoryJob):
+        if not isinstance(job, MemoryPlan):
             raise OptionError(f"the model '{settings.model}' learns user by user and cannot read a prepared folder.")
         return job.finish(fit_episodic(job, refit, folder, resume, watch))
     return job.finish(_trained(job, refit, folder, resume, watch))
 
 
-def _trained(job: Job, refit: Refit, folder: Path | None, resume: bool, observer: Observer) -> Outcome:
+def _trained(job: FitPlan, refit: Refit, folder: Path | None, resume: bool, observer: Observer) -> FitReport:
     material = job.first()
     trainer = job.train(material, _place(folder, "checkpoints"), resume, observer, validate=True)
     history, best = list(job.history), trainer.best_epoch
@@ -81,14 +81,14 @@ def _trained(job: Job, refit: Refit, folder: Path | None, resume: bool, observer
     weights = {name: one.detach().cpu() for name, one in trainer.weights().items()}
     scores = Scorer(trainer.model.cpu(), weights["table"], material.encoded, material.layout.field_of_row(), job.label_scale())
     found = regime(False if diverged else refit)
-    return Outcome(material.encoded, scores, weights, found, best, chosen, history, job.label_scale(), diverged)
+    return FitReport(material.encoded, scores, weights, found, best, chosen, history, job.label_scale(), diverged)
 
 
-def _counted(job: Job, refit: Refit) -> Outcome:
+def _counted(job: FitPlan, refit: Refit) -> FitReport:
     material = job.again(refit) if refit else job.first()
     model = job.settings.count()
     model.fit(material.positives())
-    return Outcome(material.encoded, model, model.weights(), regime(refit))
+    return FitReport(material.encoded, model, model.weights(), regime(refit))
 
 
 def _place(folder: Path | None, name: str) -> Path | None:

@@ -10,25 +10,25 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from gmlfm.data.batches import Batches, LabelledBatches, RankingBatches
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.encoding import Encoded, Encoder
-from gmlfm.data.groups import IdRows
-from gmlfm.data.negatives import Instances, TrainingNegatives, implicit_instances, training_sampler
 from gmlfm.data.splits import make_split
 from gmlfm.errors import DataError, OptionError
 from gmlfm.evaluation.protocols import evaluate_held_out, evaluate_labels, protocol_for
-from gmlfm.fitting.fitted import Fitted, Outcome, Refit
-from gmlfm.fitting.job import Job, Material
-from gmlfm.models.base import Layout, Model, Positives
+from gmlfm.fitting.plan import FitInputs, FitPlan
+from gmlfm.fitting.run import FitReport, FittedRun, Refit
+from gmlfm.models.base import GradientModel, Layout, Positives
 from gmlfm.retrieval import Scorer
 from gmlfm.training.loop import Validate
+from gmlfm.training.sampling.batches import Batches, LabelledBatches, RankingBatches
+from gmlfm.training.sampling.groups import IdRows
+from gmlfm.training.sampling.negatives import Instances, TrainingNegatives, implicit_instances, training_sampler
 from gmlfm.training.settings import Settings
 
 _LARGEST_LABEL = 1e15
 
 
-class MemoryJob(Job):
+class MemoryPlan(FitPlan):
     def __init__(self, data: Dataset, settings: Settings, split: str, options: dict[str, Any], device: str) -> None:
         super().__init__(settings, device)
         self.data = data
@@ -46,14 +46,14 @@ class MemoryJob(Job):
         if settings.task == "rating":
             self._label_scale = centre_and_spread(data.interactions["label"].to_numpy()[self.split.train])
 
-    def first(self) -> Material:
+    def first(self) -> FitInputs:
         """The paper's procedure has no validation part."""
         rows = np.sort(np.concatenate([self.split.train, self.split.validation])) if self.as_published else self.split.train
         if len(rows) == 0:
             raise DataError("the training part is empty; choose another split.")
         return self._material(rows)
 
-    def again(self, refit: Refit) -> Material:
+    def again(self, refit: Refit) -> FitInputs:
         parts = [self.split.train, self.split.validation] + ([self.split.test, self.split.unused] if refit == "all" else [])
         return self._material(np.sort(np.concatenate(parts)))
 
@@ -63,8 +63,8 @@ class MemoryJob(Job):
     def fingerprint(self) -> dict[str, Any]:
         return {"data": self.data.content_hash, "split": self.split.hash}
 
-    def finish(self, found: Outcome) -> Fitted:
-        return Fitted(
+    def finish(self, found: FitReport) -> FittedRun:
+        return FittedRun(
             self.settings,
             self.data,
             self.split,
@@ -75,19 +75,19 @@ class MemoryJob(Job):
             instances=self.instances,
         )
 
-    def validate(self, material: Material) -> Validate | None:
+    def validate(self, material: FitInputs) -> Validate | None:
         rows = self.split.test if self.as_published else self.split.validation
         if len(rows) == 0:
             return None
 
-        def validate(model: Model, table: Tensor) -> Mapping[str, float]:
+        def validate(model: GradientModel, table: Tensor) -> Mapping[str, float]:
             scores = Scorer(model, table, material.encoded, material.layout.field_of_row(), self._label_scale)
             if self.settings.task == "topn":
                 part = "test" if self.as_published else "validation"
                 found = evaluate_held_out(scores, self.data, self.split, part, self._protocol).balanced()
                 return {name: found[name] for name in ("hr@10", "ndcg@10")}
             users, items, labels, interactions = labelled(self.data, self.instances, rows)
-            predicted = scores.pairs(users, items[:, None], interactions)[:, 0]
+            predicted = scores.score_pairs(users, items[:, None], interactions)[:, 0]
             return evaluate_labels(predicted, labels, self.limits, implicit=self.instances is not None).metrics
 
         return validate
@@ -101,11 +101,11 @@ class MemoryJob(Job):
     def _protocol(self) -> str:
         return "paper" if self.as_published else protocol_for(self.data)
 
-    def _material(self, rows: Rows) -> Material:
+    def _material(self, rows: Rows) -> FitInputs:
         learned = np.unique(self.instances.rows[rows][self.instances.labels[rows] > 0]) if self.instances else rows
         self._encoder = Encoder.fit(self.data, learned)
         encoded = self._encoder.encode(self.data)
-        return Material(
+        return FitInputs(
             Layout(self._encoder.fields),
             encoded,
             lambda: self._batches(rows, self._encoder, encoded),

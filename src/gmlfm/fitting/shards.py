@@ -15,28 +15,28 @@ import numpy.typing as npt
 from torch import Tensor
 
 from gmlfm.data.attributes import AttributeTable
-from gmlfm.data.batches import ShardBatches
 from gmlfm.data.encoding import Encoded
-from gmlfm.data.groups import asking_of
-from gmlfm.data.negatives import NegativeSampler
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.restoring import restore
 from gmlfm.data.splits import TEST, TRAIN, VALIDATION
 from gmlfm.errors import DataError, OptionError
 from gmlfm.evaluation.metrics import places, ranking_metrics
 from gmlfm.evaluation.protocols import N_SAMPLED, evaluate_labels
-from gmlfm.fitting.fitted import Fitted, Outcome, Refit
-from gmlfm.fitting.job import Job, Material
 from gmlfm.fitting.memory import centre_and_spread
-from gmlfm.models.base import Layout, Model, Positives
+from gmlfm.fitting.plan import FitInputs, FitPlan
+from gmlfm.fitting.run import FitReport, FittedRun, Refit
+from gmlfm.models.base import GradientModel, Layout, Positives
 from gmlfm.retrieval import Scorer
 from gmlfm.training.loop import Validate
+from gmlfm.training.sampling.batches import ShardBatches
+from gmlfm.training.sampling.groups import user_side_of
+from gmlfm.training.sampling.negatives import NegativeSampler
 from gmlfm.training.settings import Settings
 
 _MOST_TESTED = 20_000
 
 
-class ShardJob(Job):
+class ShardPlan(FitPlan):
     def __init__(self, data: PreparedData, settings: Settings, split: str, options: dict[str, Any], device: str) -> None:
         super().__init__(settings, device)
         if options or split not in (data.info.split, "leave-one-out"):
@@ -53,10 +53,10 @@ class ShardJob(Job):
         if settings.task == "rating":
             self._label_scale = centre_and_spread(np.concatenate(list(self._labels())))
 
-    def first(self) -> Material:
+    def first(self) -> FitInputs:
         return self._material((TRAIN,))
 
-    def again(self, refit: Refit) -> Material:
+    def again(self, refit: Refit) -> FitInputs:
         return self._material((TRAIN, VALIDATION, TEST) if refit == "all" else (TRAIN, VALIDATION))
 
     def label_scale(self) -> tuple[float, float]:
@@ -65,12 +65,12 @@ class ShardJob(Job):
     def fingerprint(self) -> dict[str, Any]:
         return {"prepared": self.data.info.source_hash, "split": self.data.info.split}
 
-    def finish(self, found: Outcome) -> Fitted:
+    def finish(self, found: FitReport) -> FittedRun:
         data, split, encoder = restore(self.data)
         encoded = encoder.encode(data)
         scores = found.scores.over(encoded) if isinstance(found.scores, Scorer) else found.scores
         values = {**vars(found), "encoded": encoded, "scores": scores}
-        return Fitted(
+        return FittedRun(
             self.settings,
             data,
             split,
@@ -80,7 +80,7 @@ class ShardJob(Job):
             limits=self._limits(),
         )
 
-    def validate(self, material: Material) -> Validate | None:
+    def validate(self, material: FitInputs) -> Validate | None:
         total = sum(one.validation for one in self.data.info.interactions)
         if total == 0:
             return None
@@ -89,9 +89,9 @@ class ShardJob(Job):
         if self.settings.task == "topn":
             self._protocol = f"{held.items.shape[1] - 1} sampled, {len(held.labels):,} of {total:,} rows"
 
-        def validate(model: Model, table: Tensor) -> Mapping[str, float]:
+        def validate(model: GradientModel, table: Tensor) -> Mapping[str, float]:
             scores = Scorer(model, table, material.encoded, material.layout.field_of_row(), self._label_scale)
-            found = scores.pairs_for(held.asking, held.items)
+            found = scores.score_pairs_for(held.user_side, held.items)
             if self.settings.task == "topn":
                 queries = ranking_metrics(places(found[:, 0], found[:, 1:]), 10)
                 return {name: float(queries[name].mean()) for name in ("hr@10", "ndcg@10")}
@@ -99,9 +99,9 @@ class ShardJob(Job):
 
         return validate
 
-    def _material(self, parts: tuple[int, ...]) -> Material:
+    def _material(self, parts: tuple[int, ...]) -> FitInputs:
         options = self.settings.batches
-        return Material(
+        return FitInputs(
             Layout(self.data.info.fields),
             self._encoded,
             lambda: ShardBatches(self.data, options, parts, task=self.settings.task, label_scale=self._label_scale),
@@ -132,7 +132,7 @@ class ShardJob(Job):
         for shard in self.data.shards():
             seen[shard.items] = True
         candidates = np.flatnonzero(seen).astype(np.int32)
-        asking, items, labels = [], [], []
+        user_side, items, labels = [], [], []
         n = N_SAMPLED  # fewer where a user leaves fewer
         for number, shard in enumerate(self.data.shards()):
             rng = np.random.default_rng([2, number])
@@ -142,7 +142,7 @@ class ShardJob(Job):
             if len(rows) == 0:
                 continue
             encoded = Encoded(self.data.users, shard.context, self.data.items)
-            asking.append(asking_of(encoded, shard.users[rows], rows))
+            user_side.append(user_side_of(encoded, shard.users[rows], rows))
             if self.settings.task == "topn":
                 first = int(shard.users.min())
                 local = (shard.users - first).astype(np.int32)
@@ -154,15 +154,17 @@ class ShardJob(Job):
             else:
                 items.append(shard.items[rows][:, None])
                 labels.append(shard.columns["label"].to_numpy()[rows].astype(np.float32))
-        if not asking:
+        if not user_side:
             raise DataError(f"{self.data.folder} holds no validation rows for the task '{self.settings.task}'.")
-        whole = AttributeTable(np.concatenate([one.ids for one in asking]), np.concatenate([one.values for one in asking]))
+        whole = AttributeTable(
+            np.concatenate([one.ids for one in user_side]), np.concatenate([one.values for one in user_side])
+        )
         return _HeldOut(whole, np.concatenate([one[:, : n + 1] for one in items]), np.concatenate(labels))
 
 
 @dataclass(frozen=True)
 class _HeldOut:
-    asking: AttributeTable
+    user_side: AttributeTable
     items: npt.NDArray[np.int32]
     labels: npt.NDArray[np.float32]
 

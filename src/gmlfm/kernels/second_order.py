@@ -74,11 +74,11 @@ def squared_across(left: SideSums, right: SideSums, h: Tensor) -> Tensor:
     return linear - 2.0 * ((left.p * right.p).sum(-1) * h).sum(-1)
 
 
-def across_vectors(sums: SideSums, h: Tensor, *, asking: bool) -> Tensor:
-    """One side as vectors (..., K^2 + 2K), such that asking . answering is `squared_across`."""
+def across_vectors(sums: SideSums, h: Tensor, *, is_user: bool) -> Tensor:
+    """One side as vectors (..., K^2 + 2K), such that user side . item side is `squared_across`."""
     s, t, p = sums
     flat = p.flatten(-2)
-    if not asking:
+    if not is_user:
         return torch.cat([t, s, flat], dim=-1)
     return torch.cat([s * h, t * h, -2.0 * (p * h.unsqueeze(-1)).flatten(-2)], dim=-1)
 

@@ -44,8 +44,8 @@ class AFM(FactorModel):
         self.drop = nn.Dropout(share(dropout, "dropout"))
         self.head = nn.Parameter(torch.ones(k))
 
-    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
-        whole = _together(asking, answering)
+    def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
+        whole = _together(user_side, item_side)
         left, right = torch.triu_indices(whole.ids.shape[-1], whole.ids.shape[-1], 1, device=rows.device)
         factors = scaled(rows[:, 1:], whole)
         products = factors[..., left, :] * factors[..., right, :]
@@ -56,14 +56,14 @@ class AFM(FactorModel):
         pooled: Tensor = self.drop((attention.unsqueeze(-1) * products).sum(-2))
         return self.bias + linear_term(rows[:, :1], whole) + pooled @ self.head
 
-    def penalty(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor | None:
+    def penalty(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor | None:
         return self.attention_l2 * self.attend.weight.square().sum() if self.attention_l2 else None
 
 
-def _together(asking: Attributes, answering: Attributes) -> Attributes:
+def _together(user_side: Attributes, item_side: Attributes) -> Attributes:
     """Whole rows: (B, F), (B, G, F') -> (B, G, F + F')."""
-    shape = (-1, answering.ids.shape[1], -1)
+    shape = (-1, item_side.ids.shape[1], -1)
     return Attributes(
-        torch.cat([asking.ids.unsqueeze(1).expand(shape), answering.ids], dim=-1),
-        torch.cat([asking.x.unsqueeze(1).expand(shape), answering.x], dim=-1),
+        torch.cat([user_side.ids.unsqueeze(1).expand(shape), item_side.ids], dim=-1),
+        torch.cat([user_side.x.unsqueeze(1).expand(shape), item_side.x], dim=-1),
     )

@@ -26,17 +26,17 @@ class Fields(nn.Module):
 
     def __init__(self, layout: Layout) -> None:
         super().__init__()
-        self.n_users, self.n_items = len(layout.numbered("asking")), len(layout.numbered("answering"))
-        for name, side in (("users", layout.numbered("asking")), ("items", layout.numbered("answering"))):
+        self.n_users, self.n_items = len(layout.numbered("user")), len(layout.numbered("item"))
+        for name, side in (("users", layout.numbered("user")), ("items", layout.numbered("item"))):
             places = torch.zeros(len(layout.fields), dtype=torch.int64)
             places[side] = torch.arange(len(side))
             self.register_buffer(name, places, persistent=False)
 
-    def forward(self, factors: Tensor, attributes: Attributes, *, asking: bool) -> Tensor:
+    def forward(self, factors: Tensor, attributes: Attributes, *, is_user: bool) -> Tensor:
         """(U, K) -> (..., fields of the side, K)."""
         assert attributes.fields is not None
         values = scaled(factors, attributes)
-        places, n = (self.users, self.n_users) if asking else (self.items, self.n_items)
+        places, n = (self.users, self.n_users) if is_user else (self.items, self.n_items)
         return by_field(values, attributes.fields, places, n)
 
 
@@ -69,8 +69,8 @@ class DeepFM(FactorModel):
         self.fields = Fields(layout)
         self.deep = Deep(self.fields.n_users, self.fields.n_items, k, widths(hidden, "hidden"), share(dropout, "dropout"))
 
-    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
-        user = self.fields(rows[:, 1:], asking, asking=True)
-        item = self.fields(rows[:, 1:], answering, asking=False)
+    def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
+        user = self.fields(rows[:, 1:], user_side, is_user=True)
+        item = self.fields(rows[:, 1:], item_side, is_user=False)
         deep: Tensor = self.deep(user, item)
-        return self.machine.scores(rows, asking, answering) + deep
+        return self.machine.scores(rows, user_side, item_side) + deep

@@ -9,19 +9,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gmlfm.models.base import Attributes, Pairwise, SideScores
+from gmlfm.kernels.spec import KernelSpec, SumsSpec
+from gmlfm.models.base import Attributes, PairwiseModel, SideScores
 from gmlfm.models.layers import FactorModel, linear_term, scaled
 from gmlfm.models.spaces import FACTORS, SCALE
 
 SPACE = {"k": FACTORS, "v_scale": SCALE}
 
 
-class FM(FactorModel, Pairwise):
+class FM(FactorModel, PairwiseModel):
     """A row is (w, v): O(FK) a row. By sides the score is own_u + own_i + s_u . s_i, where s is the sum of x v."""
 
     def __init__(self, k: int = 64, v_scale: float = 0.01) -> None:
         super().__init__(k, 1 + k, v_scale)
         self.bias = nn.Parameter(torch.zeros(()))
+
+    def kernel_spec(self) -> KernelSpec | None:
+        return SumsSpec(self.k, (self.bias,))
 
     @property
     def side_width(self) -> int:
@@ -33,9 +37,9 @@ class FM(FactorModel, Pairwise):
     def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
         return left[:, 1:] @ right[:, 1:].T, None
 
-    def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
+    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideScores:
         factors = scaled(rows[:, 1:], attributes)
         total = factors.sum(-2)
         within = 0.5 * (total.square().sum(-1) - factors.square().sum((-1, -2)))
         own = linear_term(rows[:, :1], attributes) + within
-        return SideScores(own + self.bias if asking else own, total)
+        return SideScores(own + self.bias if is_user else own, total)

@@ -24,18 +24,19 @@ from gmlfm.kernels.second_order import (
     squared_across,
     squared_factored,
 )
-from gmlfm.models.base import Attributes, Pairwise, SideScores
+from gmlfm.kernels.spec import KernelSpec, PairsSpec
+from gmlfm.models.base import Attributes, PairwiseModel, SideScores
 from gmlfm.models.layers import FactorModel, linear_term, take
 from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
 
-_NUMBERS_A_PIECE = 16_000_000
-_ROWS_A_PIECE = 16_384
+_NUMBERS_PER_PIECE = 16_000_000
+_ROWS_PER_PIECE = 16_384
 Form = Literal["auto", "pairs", "factored"]
 
 SPACE = {"k": FACTORS, "layers": Choice((0, 1, 2, 3)), "dropout": DROPOUT, "unit": Choice((False, True)), "v_scale": SCALE}
 
 
-class GMLFM(FactorModel, Pairwise):
+class GMLFM(FactorModel, PairwiseModel):
     """Every pair of attributes has a weight and a distance.
 
     transform: identity, mahalanobis or dnn; distance: a Measure's name; weight=False sets every w_ij to 1."""
@@ -66,42 +67,59 @@ class GMLFM(FactorModel, Pairwise):
         self.bias = nn.Parameter(torch.zeros(()))
         self.h = nn.Parameter(_start_of_h(h_start, k)) if weight else None
 
-    def ready(self, rows: Tensor) -> Tensor:
+    def transform_rows(self, rows: Tensor) -> Tensor:
         """(w, v, z): the transform runs once a row."""
         return torch.cat([rows, self.transform(rows[:, 1:])], dim=1)
 
     def forward(self, rows: Tensor, attributes: Attributes) -> Tensor:
         """Whole rows: attributes (..., F) -> (...)."""
-        w, v, z = self._features(self.ready(rows))
+        w, v, z = self._features(self.transform_rows(rows))
         return self.bias + linear_term(w, attributes) + self._within(v, z, attributes)
 
-    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
+    def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
         """By sides: what is within a user is computed once for all the items she is asked about."""
         w, v, z = self._features(rows)
-        own_user = linear_term(w, asking) + self._within(v, z, asking)
-        own_item = linear_term(w, answering) + self._within(v, z, answering)
-        return self.bias + own_user.unsqueeze(-1) + own_item + self._across(v, z, asking, answering)
+        own_user = linear_term(w, user_side) + self._within(v, z, user_side)
+        own_item = linear_term(w, item_side) + self._within(v, z, item_side)
+        return self.bias + own_user.unsqueeze(-1) + own_item + self._across(v, z, user_side, item_side)
 
-    def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
+    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideScores:
         _, v, z = self._features(rows)
-        own = self.own(rows, attributes, asking=asking)
+        own = self.self_terms(rows, attributes, is_user=is_user)
         v_side, z_side = take(v, attributes), take(z, attributes)
         if self.measure.name == "cosine":
             # Without norms, the sum of x v z^T alone makes the inner product.
             p = (v_side * attributes.x.unsqueeze(-1)).transpose(-1, -2) @ directions(z_side)
-            vector = (p * self._weight().unsqueeze(-1) if asking else p).flatten(-2)
+            vector = (p * self._weight().unsqueeze(-1) if is_user else p).flatten(-2)
         else:
-            vector = across_vectors(side_sums(v_side, z_side, attributes.x), self._weight(), asking=asking)
+            vector = across_vectors(side_sums(v_side, z_side, attributes.x), self._weight(), is_user=is_user)
         return SideScores(own, vector)
+
+    def kernel_spec(self) -> KernelSpec | None:
+        """The squared distance and the cosine, by pairs, with weights and without dropout, have kernels."""
+        measure, transform = self.measure.name, self.transform
+        dropout = any(isinstance(module, nn.Dropout) for module in transform.modules())
+        if self.h is None or measure not in ("squared", "cosine") or dropout or self.form == "factored":
+            return None
+        matrices, biases, activation = transform.packed()
+        return PairsSpec(
+            self.k,
+            (self.bias, self.h, *matrices, *biases),
+            n_layers=len(matrices),
+            activation=activation,
+            has_biases=bool(biases),
+            unit=transform.unit or measure == "cosine",
+            cosine=measure == "cosine",
+        )
 
     @property
     def side_width(self) -> int:
         return self.k * self.k + 2 * self.k
 
-    def own(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> Tensor:
+    def self_terms(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> Tensor:
         w, v, z = self._features(rows)
         own = linear_term(w, attributes) + self._within(v, z, attributes)
-        return own + self.bias if asking else own
+        return own + self.bias if is_user else own
 
     def position(self, rows: Tensor, attributes: Attributes) -> Tensor:
         """The mean of the attributes' z, in which the distances are."""
@@ -118,12 +136,12 @@ class GMLFM(FactorModel, Pairwise):
             return torch.ones_like(distances), distances
         return pair_weights(v_left, v_right, self.h), distances
 
-    def kept(self, table: Tensor) -> tuple[Tensor, ...]:
+    def item_cache(self, table: Tensor) -> tuple[Tensor, ...]:
         """v, a view of the table, and z, lengthened where that makes the distance an inner product."""
         v = table[:, 1:]
         z: Tensor | None = None
-        for at in range(0, len(v), _ROWS_A_PIECE):
-            piece = self.transform(v[at : at + _ROWS_A_PIECE])
+        for at in range(0, len(v), _ROWS_PER_PIECE):
+            piece = self.transform(v[at : at + _ROWS_PER_PIECE])
             piece = self.measure.factor(piece, left=False) if self.measure.decomposes else piece
             z = piece.new_empty(len(v), piece.shape[1]) if z is None else z
             z[at : at + len(piece)] = piece
@@ -141,7 +159,7 @@ class GMLFM(FactorModel, Pairwise):
 
     def _distances(self, left: Tensor, right: Tensor) -> Tensor:
         """(A, K), (B, K) -> (A, B). Those without an inner-product form hold (A, B, K) numbers at a time: they go in pieces."""
-        step = max(1, len(left) if self.measure.decomposes else _NUMBERS_A_PIECE // (len(right) * self.k))
+        step = max(1, len(left) if self.measure.decomposes else _NUMBERS_PER_PIECE // (len(right) * self.k))
         return torch.cat([self.measure(left[at : at + step], right) for at in range(0, len(left), step)])
 
     def _features(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -157,15 +175,15 @@ class GMLFM(FactorModel, Pairwise):
             return squared_factored(v_side, z_side, x, self._weight())
         return by_pairs(self._weights(v_side, x, v_side, x), self.measure(z_side, z_side))
 
-    def _across(self, v: Tensor, z: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
+    def _across(self, v: Tensor, z: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
         """Pairs with one attribute on each side: (B, F), (B, G, F') -> (B, G)."""
-        v_user, z_user, v_item, z_item = take(v, asking), take(z, asking), take(v, answering), take(z, answering)
-        if self._factored(asking.ids.shape[-1] + answering.ids.shape[-1]):
-            user = SideSums(*(one.unsqueeze(1) for one in side_sums(v_user, z_user, asking.x)))
-            return squared_across(user, side_sums(v_item, z_item, answering.x), self._weight())
-        weights = self._weights(v_user, asking.x, v_item.flatten(1, 2), answering.x.flatten(1, 2))
+        v_user, z_user, v_item, z_item = take(v, user_side), take(z, user_side), take(v, item_side), take(z, item_side)
+        if self._factored(user_side.ids.shape[-1] + item_side.ids.shape[-1]):
+            user = SideSums(*(one.unsqueeze(1) for one in side_sums(v_user, z_user, user_side.x)))
+            return squared_across(user, side_sums(v_item, z_item, item_side.x), self._weight())
+        weights = self._weights(v_user, user_side.x, v_item.flatten(1, 2), item_side.x.flatten(1, 2))
         products = weights * self.measure(z_user, z_item.flatten(1, 2))
-        return products.sum(1).view(answering.ids.shape).sum(-1)
+        return products.sum(1).view(item_side.ids.shape).sum(-1)
 
     def _weights(self, left: Tensor, left_x: Tensor, right: Tensor, right_x: Tensor) -> Tensor:
         """w_ij x_i x_j."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gmlfm.errors import OptionError
-from gmlfm.models.base import Attributes, Model
+from gmlfm.models.base import Attributes, GradientModel
 
 _MOST_FACTORS = 10_000
 
@@ -63,7 +63,7 @@ def at_least_one(value: int, name: str) -> int:
     return value
 
 
-class FactorModel(Model):
+class FactorModel(GradientModel):
     """A table whose rows, `width` numbers each, start at normal ones of standard deviation v_scale."""
 
     def __init__(self, k: int, width: int, v_scale: float) -> None:

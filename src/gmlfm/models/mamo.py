@@ -47,7 +47,7 @@ from gmlfm.models.spaces import Choice, Real, Space
 
 Weights = dict[str, Tensor]
 _EPOCH_STREAM = 30  # keeps the epochs' random numbers apart from those that other parts draw from the same seed
-_ITEMS_A_BLOCK = 10_000
+_ITEMS_PER_BLOCK = 10_000
 _BIASES = "memory.bias."
 SPACE: dict[str, Space] = {
     "k": Choice((16, 32, 64, 100)),
@@ -79,14 +79,14 @@ class Mamo:
         local_lr: float = 0.01,
         slots: int = 3,
         inner: int = 3,
-        tasks_a_batch: int = 5,
+        tasks_per_batch: int = 5,
         output: str = "regression",
         feature_memory: bool = True,
         task_memory: bool = True,
         lr: float = 0.05,
         seed: int = 0,
     ) -> None:
-        counts = {"k": k, "layers": layers, "slots": slots, "inner": inner, "tasks_a_batch": tasks_a_batch}
+        counts = {"k": k, "layers": layers, "slots": slots, "inner": inner, "tasks_a_batch": tasks_per_batch}
         for name, count in counts.items():
             _demand(count >= 1, name, count, "1 or more")
         for name, share in {"alpha": alpha, "beta": beta, "gamma": gamma}.items():
@@ -96,7 +96,7 @@ class Mamo:
         _demand(0.0 <= tau < inf, "tau", tau, "0 or more")
         _demand(seed >= 0, "seed", seed, "0 or more")
         _demand(output in ("regression", "classes"), "output", f"'{output}'", "regression or classes")
-        self.k, self.layers, self.slots, self.inner, self.tasks_a_batch = k, layers, slots, inner, tasks_a_batch
+        self.k, self.layers, self.slots, self.inner, self.tasks_per_batch = k, layers, slots, inner, tasks_per_batch
         self.alpha, self.beta, self.gamma, self.tau, self.local_lr, self.lr = alpha, beta, gamma, tau, local_lr, lr
         self.classes, self.feature_memory, self.task_memory, self.seed = output == "classes", feature_memory, task_memory, seed
         self._user_side, self._item_side = profile_sides(layout)
@@ -122,14 +122,14 @@ class Mamo:
             self._weights = self._started(tasks.labels)
         generator = np.random.default_rng([self.seed, _EPOCH_STREAM, number])
         users, done, total = generator.permutation(users), 0, 0.0
-        for start in range(0, len(users), self.tasks_a_batch):
-            batch = [divided(by_user, user, generator) for user in users[start : start + self.tasks_a_batch]]
+        for start in range(0, len(users), self.tasks_per_batch):
+            batch = [divided(by_user, user, generator) for user in users[start : start + self.tasks_per_batch]]
             total += self._learn(batch)
             done += len(batch)
             tell(done, len(users), total / done)
         return total / done
 
-    def pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+    def score_pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
         """users (N,), items (N, G) -> (N, G). Each distinct user is adapted once; -1 is somebody of unknown profile."""
         result = np.empty(items.shape, np.float32)
         vectors = self._all_items()
@@ -139,7 +139,7 @@ class Mamo:
             result[here] = self._scores(local, profile, vectors[asked]).reshape(len(here), -1)
         return result
 
-    def everything(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+    def score_all(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
         """(N, len(items)); O(len(items) K^2) for each layer and distinct user."""
         result = np.empty((len(users), len(items)), np.float32)
         vectors = self._all_items()[torch.from_numpy(items.astype(np.int64))]
@@ -147,26 +147,26 @@ class Mamo:
             result[here] = self._scores(*self._adapted_to(user), vectors)
         return result
 
-    def pairs_for(self, asking: AttributeTable, items: Ints, users: Ints | None = None) -> Floats:
+    def score_pairs_for(self, user_side: AttributeTable, items: Ints, users: Ints | None = None) -> Floats:
         """By number where users are known, else from the attributes alone: (N, G) -> (N, G)."""
         result = np.empty(items.shape, np.float32)
         for at in range(len(items)):
-            one = AttributeTable(asking.ids[at : at + 1], asking.values[at : at + 1])
-            result[at] = self.everything_for(one, items[at], None if users is None else users[at : at + 1])[0]
+            one = AttributeTable(user_side.ids[at : at + 1], user_side.values[at : at + 1])
+            result[at] = self.score_all_for(one, items[at], None if users is None else users[at : at + 1])[0]
         return result
 
-    def everything_for(
-        self, asking: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None
+    def score_all_for(
+        self, user_side: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None
     ) -> Floats:
         """By number where a user has one, otherwise from her attributes alone; history has no labels to adapt on."""
-        numbers = np.full(len(asking), -1, np.int32) if users is None else users
-        result = np.empty((len(asking), len(items)), np.float32)
+        numbers = np.full(len(user_side), -1, np.int32) if users is None else users
+        result = np.empty((len(user_side), len(items)), np.float32)
         known = np.flatnonzero(numbers >= 0)
         if len(known):
-            result[known] = self.everything(numbers[known], items)
+            result[known] = self.score_all(numbers[known], items)
         vectors = self._all_items()[torch.from_numpy(items.astype(np.int64))]
         for at in np.flatnonzero(numbers < 0):
-            profile = self._profile(self._user_side.attributes(asking, np.array([at])))[0]
+            profile = self._profile(self._user_side.attributes(user_side, np.array([at])))[0]
             result[at] = self._scores(self._local_start(attention(profile, self._keys)), profile, vectors)
         return result
 
@@ -346,7 +346,7 @@ class Mamo:
     def _all_items(self) -> Tensor:
         """(items, K): e_i of the whole catalogue, which no user's adaptation changes."""
         if self._item_vectors is None:
-            table, width = self._data.items, _ITEMS_A_BLOCK
+            table, width = self._data.items, _ITEMS_PER_BLOCK
             blocks = [np.arange(at, min(at + width, len(table))) for at in range(0, len(table), width)]
             profiles = (self._profile(self._item_side.attributes(table, block)) for block in blocks)
             self._item_vectors = torch.cat([_through(self._learnt, "item", self.layers, one) for one in profiles])

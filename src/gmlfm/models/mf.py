@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.errors import OptionError
-from gmlfm.models.base import Attributes, Pairwise, SideScores
+from gmlfm.kernels.spec import KernelSpec, SumsSpec
+from gmlfm.models.base import Attributes, PairwiseModel, SideScores
 from gmlfm.models.layers import FactorModel, id_rows
 from gmlfm.models.spaces import FACTORS, SCALE, Real, Space
 
@@ -22,7 +23,7 @@ SPACE: dict[str, Space] = {"k": FACTORS, "v_scale": SCALE}
 PMF_SPACE: dict[str, Space] = {"k": FACTORS, "lambda_user": Real(1e-5, 1.0), "lambda_item": Real(1e-5, 1.0), "v_scale": SCALE}
 
 
-class MF(FactorModel, Pairwise):
+class MF(FactorModel, PairwiseModel):
     """A row is (b, p): O(K) a pair. Other attributes than ids are not looked at."""
 
     ids_only = True
@@ -38,6 +39,10 @@ class MF(FactorModel, Pairwise):
         self.lambda_user, self.lambda_item = lambda_user, lambda_item
         self.bias = nn.Parameter(torch.zeros(()))
 
+    def kernel_spec(self) -> KernelSpec | None:
+        l2 = {"user_l2": self.lambda_user, "item_l2": self.lambda_item}
+        return SumsSpec(self.k, (self.bias,), ids_only=True, linear=self.biases, **l2)
+
     @property
     def side_width(self) -> int:
         return self.k
@@ -48,14 +53,14 @@ class MF(FactorModel, Pairwise):
     def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
         return left[:, 1:] @ right[:, 1:].T, None
 
-    def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
+    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideScores:
         side = id_rows(rows, attributes)
         own = side[..., 0] if self.biases else torch.zeros_like(side[..., 0])
-        return SideScores(own + self.bias if asking else own, side[..., 1:])
+        return SideScores(own + self.bias if is_user else own, side[..., 1:])
 
-    def penalty(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor | None:
+    def penalty(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor | None:
         if self.lambda_user == 0 and self.lambda_item == 0:
             return None
         squares = rows[:, 1:].square().sum(1, keepdim=True)
-        user, item = id_rows(squares, asking), id_rows(squares, answering)
+        user, item = id_rows(squares, user_side), id_rows(squares, item_side)
         return self.lambda_user * user.mean() + self.lambda_item * item.mean()

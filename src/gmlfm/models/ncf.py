@@ -48,16 +48,16 @@ class NCF(FactorModel):
     def begin_epoch(self, number: int) -> None:
         self._apart = number < self.pretrain
 
-    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
-        product, deep = self._parts(rows, asking, answering)
+    def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
+        product, deep = self._parts(rows, user_side, item_side)
         return 0.5 * (product + deep)
 
-    def score_sets(self, rows: Tensor, asking: Attributes, answering: Attributes) -> list[Tensor]:
-        product, deep = self._parts(rows, asking, answering)
+    def score_sets(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> list[Tensor]:
+        product, deep = self._parts(rows, user_side, item_side)
         return [product, deep] if self._apart else [0.5 * (product + deep)]
 
-    def _parts(self, rows: Tensor, asking: Attributes, answering: Attributes) -> tuple[Tensor, Tensor]:
-        user, item = id_rows(rows, asking), id_rows(rows, answering)
+    def _parts(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> tuple[Tensor, Tensor]:
+        user, item = id_rows(rows, user_side), id_rows(rows, item_side)
         product = (item[..., : self.k] @ (user[:, : self.k] * self.product_head).unsqueeze(-1)).squeeze(-1)
         both = torch.cat([user_beside(user[:, self.k :], item), item[..., self.k :]], dim=-1)
         return product, self.deep_head(self.deep(both)).squeeze(-1)

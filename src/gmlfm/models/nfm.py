@@ -33,11 +33,11 @@ class NFM(FactorModel):
         self.deep = mlp(k, layers, dropout, norm)
         self.head = nn.Linear(layers[-1] if layers else k, 1)
 
-    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
-        user_sum, user_pool = _pooled(rows, asking)
-        item_sum, item_pool = _pooled(rows, answering)
+    def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
+        user_sum, user_pool = _pooled(rows, user_side)
+        item_sum, item_pool = _pooled(rows, item_side)
         pool = user_pool.unsqueeze(1) + item_pool + user_sum.unsqueeze(1) * item_sum
-        linear = linear_term(rows[:, :1], asking).unsqueeze(1) + linear_term(rows[:, :1], answering)
+        linear = linear_term(rows[:, :1], user_side).unsqueeze(1) + linear_term(rows[:, :1], item_side)
         deep: Tensor = self.head(self.deep(self.pooled(pool))).squeeze(-1)
         return linear + deep
 

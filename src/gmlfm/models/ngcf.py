@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from gmlfm.data.dataset import Rows
 from gmlfm.errors import OptionError
-from gmlfm.models.base import Attributes, Layout, Pairwise, SideScores
+from gmlfm.models.base import Attributes, Layout, PairwiseModel, SideScores
 from gmlfm.models.layers import FactorModel, id_rows, share
 from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
 
@@ -32,7 +32,7 @@ SPACE = {
 }
 
 
-class NGCF(FactorModel, Pairwise):
+class NGCF(FactorModel, PairwiseModel):
     """O(edges K) a layer and step, whatever the batch, so its batches are large.
 
     dropout: of messages; node_dropout: the share of edges left out of a step.
@@ -61,14 +61,14 @@ class NGCF(FactorModel, Pairwise):
         self.register_buffer("edges", torch.zeros(2, 0, dtype=torch.int32))
         self._made: Tensor | None = None
 
-    def see(self, user_rows: Rows, item_rows: Rows) -> None:
+    def set_graph(self, user_rows: Rows, item_rows: Rows) -> None:
         users, items = torch.from_numpy(user_rows), torch.from_numpy(item_rows)
         n_users = self._users[1] - self._users[0]
         nodes = torch.stack([users - self._users[0], items - self._items[0] + n_users])
         own = (users > self._users[0] + 1) & (items > self._items[0] + 1)  # the unknown and missing rows have no neighbours
         self.edges, self._made = torch.unique(nodes[:, own], dim=1).to(torch.int32).to(self.edges.device), None
 
-    def ready(self, rows: Tensor) -> Tensor:
+    def transform_rows(self, rows: Tensor) -> Tensor:
         """Propagate, and put the joined vectors back in the places of the table's rows; the rest stays as it is."""
         first, second = slice(*self._users), slice(*self._items)
         nodes = torch.cat([rows[first], rows[second]])
@@ -89,7 +89,7 @@ class NGCF(FactorModel, Pairwise):
     def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
         return left @ right.T, None
 
-    def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
+    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideScores:
         vector = id_rows(rows, attributes)
         return SideScores(vector.new_zeros(vector.shape[:-1]), vector)
 

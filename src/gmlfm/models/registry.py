@@ -10,7 +10,7 @@ from typing import Any
 from gmlfm.errors import OptionError, did_you_mean
 from gmlfm.models import afm, deepfm, fm, gmlfm, mamo, mf, ncf, nfm, ngcf, simple, transfm, xdeepfm
 from gmlfm.models.afm import AFM
-from gmlfm.models.base import Counted, Model
+from gmlfm.models.base import ClosedFormModel, GradientModel
 from gmlfm.models.deepfm import DeepFM
 from gmlfm.models.fm import FM
 from gmlfm.models.gmlfm import GMLFM
@@ -37,8 +37,8 @@ class ModelInfo:
     equation: str
     tasks: tuple[str, ...]
     uses_attributes: bool
-    make: Callable[..., Model] | None = None
-    count: Callable[..., Counted] | None = None
+    make: Callable[..., GradientModel] | None = None
+    count: Callable[..., ClosedFormModel] | None = None
     episodic: Callable[..., Mamo] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     space: Mapping[str, Space] = field(default_factory=dict)

@@ -27,25 +27,25 @@ from torch import Tensor
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.dataset import Rows
 from gmlfm.errors import DataError, OptionError
-from gmlfm.models.base import Counted, Floats, Ints, Positives
+from gmlfm.models.base import ClosedFormModel, Floats, Ints, Positives
 from gmlfm.models.layers import at_least_one
 from gmlfm.models.spaces import Choice, Real
 from gmlfm.storage import free_memory
 
-_ITEMS_A_BLOCK = 2_000
+_ITEMS_PER_BLOCK = 2_000
 
 KNN_SPACE = {"neighbours": Choice((5, 10, 20, 50, 100, 200, 400)), "shrink": Choice((0.0, 1.0, 10.0, 50.0, 100.0, 500.0))}
 EASE_SPACE = {"l2": Real(1.0, 10_000.0)}
 
 
-class Popularity(Counted):
+class Popularity(ClosedFormModel):
     def __init__(self) -> None:
         self.counts = np.empty(0, np.float32)
 
     def fit(self, positives: Positives) -> None:
         self.counts = np.bincount(positives.items, minlength=positives.n_items).astype(np.float32)
 
-    def everything(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+    def score_all(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
         return np.tile(self.counts[items], (len(users), 1))
 
     def weights(self) -> dict[str, Tensor]:
@@ -55,7 +55,7 @@ class Popularity(Counted):
         self.counts = weights["counts"].numpy()
 
 
-class _FromHistory(Counted):
+class _FromHistory(ClosedFormModel):
     """Scores that a history of items decides."""
 
     def __init__(self) -> None:
@@ -75,17 +75,17 @@ class _FromHistory(Counted):
     @abstractmethod
     def learn(self, history: Any) -> None: ...
 
-    def everything(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
+    def score_all(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
         known = np.where(users >= 0, users, 0)
         histories = self._history[known].multiply((users >= 0)[:, None]).tocsr()
         histories.eliminate_zeros()
         return self._with_popular(histories, items)
 
-    def everything_for(
-        self, asking: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None
+    def score_all_for(
+        self, user_side: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None
     ) -> Floats:
         if users is not None or history is None:
-            return super().everything_for(asking, items, users)
+            return super().score_all_for(user_side, items, users)
         had = np.unique(history)
         ones, rows = np.ones(len(had), np.float32), np.zeros(len(had), np.int32)
         row = sparse.csr_matrix((ones, (rows, had)), shape=(1, self._history.shape[1]))
@@ -123,8 +123,8 @@ class ItemKNN(_FromHistory):
         by_item = history.T.tocsr()
         norms = np.sqrt(np.diff(by_item.indptr)).astype(np.float32)
         blocks = []
-        for start in range(0, by_item.shape[0], _ITEMS_A_BLOCK):
-            block = (by_item[start : start + _ITEMS_A_BLOCK] @ history).tocsr()
+        for start in range(0, by_item.shape[0], _ITEMS_PER_BLOCK):
+            block = (by_item[start : start + _ITEMS_PER_BLOCK] @ history).tocsr()
             own = np.repeat(np.arange(start, start + block.shape[0]), np.diff(block.indptr))
             block.data /= norms[own] * norms[block.indices] + self.shrink
             block.data[block.indices == own] = 0.0

@@ -13,19 +13,23 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.kernels.second_order import squared_distances
-from gmlfm.models.base import Attributes, Pairwise, SideScores
+from gmlfm.kernels.spec import KernelSpec, SumsSpec
+from gmlfm.models.base import Attributes, PairwiseModel, SideScores
 from gmlfm.models.layers import FactorModel, linear_term, take
 from gmlfm.models.spaces import FACTORS, SCALE
 
 SPACE = {"k": FACTORS, "v_scale": SCALE}
 
 
-class TransFM(FactorModel, Pairwise):
+class TransFM(FactorModel, PairwiseModel):
     """A row is (w, v, t): O(FK) a row by running sums, and one inner product of length K + 2 between the sides."""
 
     def __init__(self, k: int = 64, v_scale: float = 0.01) -> None:
         super().__init__(k, 1 + 2 * k, v_scale)
         self.bias = nn.Parameter(torch.zeros(()))
+
+    def kernel_spec(self) -> KernelSpec | None:
+        return SumsSpec(self.k, (self.bias,), translated=True)
 
     @property
     def side_width(self) -> int:
@@ -43,7 +47,7 @@ class TransFM(FactorModel, Pairwise):
         start, end = left[:, 1 : 1 + self.k] + left[:, 1 + self.k :], right[:, 1 : 1 + self.k]
         return start.new_ones(len(left), len(right)), squared_distances(start, end)
 
-    def sides(self, rows: Tensor, attributes: Attributes, *, asking: bool) -> SideScores:
+    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideScores:
         x = attributes.x
         v, translation = take(rows[:, 1 : 1 + self.k], attributes), take(rows[:, 1 + self.k :], attributes)
         start = v + translation
@@ -53,11 +57,11 @@ class TransFM(FactorModel, Pairwise):
             x * _before(a_squares) + v_squares * _before(x) - 2.0 * (xv * _before(xa, -2)).sum(-1)
         ).sum(-1)
         # Every attribute of the user comes before every one of the item.
-        if asking:
+        if is_user:
             vector = torch.cat([a_squares.sum(-1, keepdim=True), x.sum(-1, keepdim=True), -2.0 * xa.sum(-2)], dim=-1)
         else:
             vector = torch.cat([x.sum(-1, keepdim=True), v_squares.sum(-1, keepdim=True), xv.sum(-2)], dim=-1)
-        return SideScores(own + self.bias if asking else own, vector)
+        return SideScores(own + self.bias if is_user else own, vector)
 
 
 def _before(values: Tensor, dim: int = -1) -> Tensor:

@@ -82,11 +82,11 @@ class XDeepFM(FactorModel):
         self.deep = Deep(self.fields.n_users, self.fields.n_items, k, widths(hidden, "hidden"), share(dropout, "dropout"))
         self.head = nn.Linear(self.cin.n_outputs, 1)
 
-    def scores(self, rows: Tensor, asking: Attributes, answering: Attributes) -> Tensor:
-        user = self.fields(rows[:, 1:], asking, asking=True)
-        item = self.fields(rows[:, 1:], answering, asking=False)
+    def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
+        user = self.fields(rows[:, 1:], user_side, is_user=True)
+        item = self.fields(rows[:, 1:], item_side, is_user=False)
         whole = torch.cat([user.unsqueeze(1).expand(-1, item.shape[1], -1, -1), item], dim=2)
         crossed: Tensor = self.head(self.cin(whole.flatten(0, 1))).view(item.shape[:2])
-        linear = linear_term(rows[:, :1], asking).unsqueeze(1) + linear_term(rows[:, :1], answering)
+        linear = linear_term(rows[:, :1], user_side).unsqueeze(1) + linear_term(rows[:, :1], item_side)
         deep: Tensor = self.deep(user, item)
         return linear + crossed + deep

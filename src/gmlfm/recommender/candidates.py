@@ -14,14 +14,14 @@ from gmlfm.data.columns import Origin, as_number, as_text, column
 from gmlfm.data.dataset import Side
 from gmlfm.data.expressions import Columns, holds
 from gmlfm.errors import DataError, OptionError, did_you_mean
-from gmlfm.fitting import Fitted
-from gmlfm.recommender.known import Known
+from gmlfm.fitting import FittedRun
+from gmlfm.recommender.run_index import RunIndex
 from gmlfm.retrieval import Cap
 
 Ints = npt.NDArray[np.int32]
 
 
-def candidate_items(known: Known, n: int, filter: str | None, available: Sequence[Any] | None, candidates: str) -> Ints:
+def candidate_items(known: RunIndex, n: int, filter: str | None, available: Sequence[Any] | None, candidates: str) -> Ints:
     """Everything is narrowed before ranking, so that n are found whenever n exist."""
     fitted = known.fitted
     if not isinstance(n, int | np.integer) or n < 1:
@@ -43,7 +43,7 @@ def candidate_items(known: Known, n: int, filter: str | None, available: Sequenc
     return items
 
 
-def _available(fitted: Fitted, given: list[Any]) -> Ints:
+def _available(fitted: FittedRun, given: list[Any]) -> Ints:
     numbers = fitted.encoder.item_numbers(given)
     unknown = np.flatnonzero(numbers < 0)
     if len(unknown):
@@ -83,7 +83,7 @@ def fulfils(side: Side, condition: str) -> npt.NDArray[np.bool_]:
     return holds(condition, columns).to_numpy()
 
 
-def caps_of(fitted: Fitted, at_most: Mapping[str, int] | None) -> list[Cap]:
+def caps_of(fitted: FittedRun, at_most: Mapping[str, int] | None) -> list[Cap]:
     """{'category': 2}: at most two of one category among the n; items without a value are not held back.
 
     One field at a time: with two, filling the n places from the best down can miss a choice that fills them.

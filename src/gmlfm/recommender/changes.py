@@ -12,18 +12,18 @@ import polars as pl
 from gmlfm.data.columns import Origin, as_field, as_ids, as_text
 from gmlfm.data.dataset import Dataset, Side
 from gmlfm.data.encoding import Encoder
-from gmlfm.data.frames import as_frame
+from gmlfm.data.interop import as_frame
 from gmlfm.errors import DataError, OptionError, did_you_mean
-from gmlfm.fitting import Fitted
+from gmlfm.fitting import FittedRun
 from gmlfm.fitting.episodic import rated, with_labels
-from gmlfm.fitting.fitted import learned_rows
-from gmlfm.models.base import Counted, Positives
+from gmlfm.fitting.run import learned_rows
+from gmlfm.models.base import ClosedFormModel, Positives
 from gmlfm.models.mamo import Mamo
 from gmlfm.models.registry import model_info
 from gmlfm.retrieval import Scorer
 
 
-def with_items(fitted: Fitted, given: Any) -> Fitted:
+def with_items(fitted: FittedRun, given: Any) -> FittedRun:
     """The run with more items, known by their attributes alone."""
     if not isinstance(fitted.scores, Scorer) or not model_info(fitted.settings.model).uses_attributes:
         raise OptionError(f"'{fitted.settings.model}' knows items by their ids alone; new ones need a model with attributes.")
@@ -88,7 +88,7 @@ def _titles(table: pl.DataFrame, name: str | None, n: int) -> pl.Series:
     return as_text(table[name], Origin("the new items"))
 
 
-def without_user(fitted: Fitted, user: Any) -> Fitted:
+def without_user(fitted: FittedRun, user: Any) -> FittedRun:
     """The run without any trace of a user: id, attributes, history and the row that learned from it."""
     if fitted.instances is not None:
         raise OptionError("a run of the task 'implicit' draws its instances from all users again; train it anew without her.")
@@ -116,7 +116,7 @@ def without_user(fitted: Fitted, user: Any) -> Fitted:
     scores = fitted.scores
     if isinstance(scores, Scorer):
         scores = scores.with_weights(weights).over(encoded)
-    elif isinstance(scores, Counted):
+    elif isinstance(scores, ClosedFormModel):
         learned = learned_rows(split, fitted.regime)
         scores.fit(Positives(data.user_numbers[learned], data.item_numbers[learned], len(data.users), len(data.items)))
         weights = scores.weights()
@@ -163,7 +163,7 @@ def _without_id(encoder: Encoder, number: int) -> tuple[Encoder, int | None]:
     return replace(encoder, user_ids=ids, values=values), encoder.fields[at].offset + 2 + int(place)
 
 
-def _without_row(fitted: Fitted, row: int | None, number: int) -> dict[str, Any]:
+def _without_row(fitted: FittedRun, row: int | None, number: int) -> dict[str, Any]:
     weights = {name: one.clone() for name, one in fitted.weights.items()}
     if row is None or "table" not in weights:
         return weights

@@ -14,16 +14,16 @@ import polars as pl
 
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.dataset import Dataset
-from gmlfm.data.frames import as_frame
+from gmlfm.data.interop import as_frame
 from gmlfm.data.prepared import PreparedData
 from gmlfm.errors import DataError, GmlfmError, OptionError
 from gmlfm.evaluation.protocols import Evaluation, check_protocol
-from gmlfm.fitting import Fitted, Refit, fit
+from gmlfm.fitting import FittedRun, Refit, fit
 from gmlfm.recommender import changes, reasons
-from gmlfm.recommender.asking import newcomer_asking, users_asking
 from gmlfm.recommender.candidates import candidate_items, caps_of, listed
 from gmlfm.recommender.evaluating import evaluate_other, evaluate_part
-from gmlfm.recommender.known import Known
+from gmlfm.recommender.run_index import RunIndex
+from gmlfm.recommender.user_side import known_user_side, newcomer_side
 from gmlfm.retrieval import Cap, best_items
 from gmlfm.retrieval.explaining import Explanation, contrast
 from gmlfm.runs import STOCK, load_run, save_run
@@ -31,7 +31,7 @@ from gmlfm.training.loop import DivergedError, Observer
 from gmlfm.training.settings import Settings
 
 Ints = npt.NDArray[np.int32]
-_USERS_A_BLOCK = 512
+_USERS_PER_BLOCK = 512
 
 
 class Recommender:
@@ -46,7 +46,7 @@ class Recommender:
     ) -> None:
         self.settings = Settings.make(model, task, settings, preset)
         self._device = device
-        self._fitted: Fitted | None = None
+        self._fitted: FittedRun | None = None
         self._folder: Path | None = None
         self._written: tuple[Path, ...] = ()  # every folder that this object wrote or was read from
 
@@ -91,15 +91,15 @@ class Recommender:
         return self
 
     @property
-    def fitted(self) -> Fitted:
+    def fitted(self) -> FittedRun:
         if self._fitted is None:
             raise OptionError("this Recommender is not fitted yet; call fit(data), or Recommender.load(folder).")
         return self._fitted
 
     @property
-    def _known(self) -> Known:
+    def _known(self) -> RunIndex:
         if self._looked_up is None or self._looked_up.fitted is not self.fitted:
-            self._looked_up = Known(self.fitted)
+            self._looked_up = RunIndex(self.fitted)
         return self._looked_up
 
     @property
@@ -159,7 +159,7 @@ class Recommender:
         """
         fitted = self.fitted
         items = candidate_items(self._known, n, filter, available, "interactions")
-        asking = newcomer_asking(fitted, attributes)
+        user_side = newcomer_side(fitted, attributes)
         named = listed(history)
         had = fitted.encoder.item_numbers(named)
         for one, number in zip(named, had, strict=True):
@@ -170,7 +170,7 @@ class Recommender:
             told = f"'{fitted.settings.model}' cannot learn from a history without training; it is only left out."
             warnings.warn(told, stacklevel=2)
         caps = caps_of(fitted, at_most)
-        ranked = self._ranked(asking, items, n, [known], caps, history=known if len(known) else None)
+        ranked = self._ranked(user_side, items, n, [known], caps, history=known if len(known) else None)
         nobody = fitted.encoder.ids_of_users(np.full(ranked.height, -1))
         return ranked.drop("place").insert_column(0, nobody)
 
@@ -188,8 +188,8 @@ class Recommender:
             raise DataError(
                 f"the item '{unknown}' is not in the catalogue, so nothing is known of it; {int((items < 0).sum())} such pairs."
             )
-        asking = users_asking(fitted, users, None)
-        single = fitted.scores.pairs_for(asking, items[:, None].astype(np.int32), users.astype(np.int32))[:, 0]
+        user_side = known_user_side(fitted, users, None)
+        single = fitted.scores.score_pairs_for(user_side, items[:, None].astype(np.int32), users.astype(np.int32))[:, 0]
         return table.select("user", "item").with_columns(
             pl.Series("score", single.astype(np.float64)), pl.Series("known", users >= 0)
         )
@@ -204,8 +204,8 @@ class Recommender:
         one = self.explain(user, item)
         if against is not None:
             return contrast(one, [self.explain(user, against)])
-        asking = users_asking(fitted, fitted.encoder.user_numbers([user]), None)
-        return contrast(one, [reasons.explain_asking(fitted, asking, int(at)) for at in reasons.sampled_items(fitted)])
+        user_side = known_user_side(fitted, fitted.encoder.user_numbers([user]), None)
+        return contrast(one, [reasons.explain_user_side(fitted, user_side, int(at)) for at in reasons.sampled_items(fitted)])
 
     def similar_items(self, item: Any, n: int = 10) -> pl.DataFrame:
         """The nearest items in the learned metric: item, distance, rank and title."""
@@ -275,7 +275,7 @@ class Recommender:
         made.about = about
         return made
 
-    _looked_up: Known | None = None
+    _looked_up: RunIndex | None = None
     about: dict[str, Any] = {}  # noqa: RUF012 - the card of a loaded run
 
     def _blocks(
@@ -289,12 +289,12 @@ class Recommender:
     ) -> Iterator[pl.DataFrame]:
         fitted, known = self.fitted, self._known
         names = fitted.encoder.ids_given(users)
-        for start in range(0, len(users), _USERS_A_BLOCK):
-            asked = list(users[start : start + _USERS_A_BLOCK])
+        for start in range(0, len(users), _USERS_PER_BLOCK):
+            asked = list(users[start : start + _USERS_PER_BLOCK])
             numbers = fitted.encoder.user_numbers(asked)
             gone = [np.empty(0, np.int32) if seen or number < 0 else known.had(int(number)) for number in numbers]
-            asking = users_asking(fitted, numbers, context)
-            ranked = self._ranked(asking, items, n, gone, caps, users=numbers.astype(np.int32))
+            user_side = known_user_side(fitted, numbers, context)
+            ranked = self._ranked(user_side, items, n, gone, caps, users=numbers.astype(np.int32))
             place = ranked["place"].to_numpy()
             yield ranked.with_columns(names[start + place], pl.Series("known", known.trained_users[numbers[place]])).select(
                 "user", pl.exclude("user", "place")
@@ -302,7 +302,7 @@ class Recommender:
 
     def _ranked(
         self,
-        asking: AttributeTable,
+        user_side: AttributeTable,
         items: Ints,
         n: int,
         gone: list[Ints],
@@ -311,7 +311,7 @@ class Recommender:
         history: Ints | None = None,
     ) -> pl.DataFrame:
         fitted = self.fitted
-        scores = fitted.scores.everything_for(asking, items, users, history)
+        scores = fitted.scores.score_all_for(user_side, items, users, history)
         if users is not None and (users < 0).any():
             scores[users < 0] = self._known.popularity[items]
         best = best_items(scores, items, n, gone, caps)

@@ -7,16 +7,16 @@ import numpy.typing as npt
 
 from gmlfm.data.attributes import PARTS
 from gmlfm.data.dataset import Dataset, Rows
-from gmlfm.data.negatives import Pairs
 from gmlfm.errors import DataError, OptionError
 from gmlfm.evaluation.protocols import Evaluation, evaluate_held_out, evaluate_labels, evaluate_ranking
-from gmlfm.fitting import Fitted, labelled
+from gmlfm.fitting import FittedRun, labelled
 from gmlfm.retrieval import Renumbered, Scorer, Scores
+from gmlfm.training.sampling.negatives import Pairs
 
 Ints = npt.NDArray[np.int32]
 
 
-def evaluate_part(fitted: Fitted, protocol: str, part: str, seed: int) -> Evaluation:
+def evaluate_part(fitted: FittedRun, protocol: str, part: str, seed: int) -> Evaluation:
     if part not in ("test", "validation"):
         raise OptionError(f"part is '{part}'; expected test or validation.")
     split = fitted.split
@@ -29,7 +29,7 @@ def evaluate_part(fitted: Fitted, protocol: str, part: str, seed: int) -> Evalua
     return found if groups is None else found.by_group(split.group_names, groups)
 
 
-def evaluate_other(fitted: Fitted, data: Dataset, protocol: str, seed: int) -> Evaluation:
+def evaluate_other(fitted: FittedRun, data: Dataset, protocol: str, seed: int) -> Evaluation:
     """Ids that the run knows are used; what its users had in training is not among the candidates."""
     for part in PARTS:
         ours, theirs = (
@@ -56,9 +56,9 @@ def evaluate_other(fitted: Fitted, data: Dataset, protocol: str, seed: int) -> E
     return evaluate_ranking(scores, data, rows, protocol, seed=seed, candidates=candidates, more=more)
 
 
-def _labels(fitted: Fitted, scores: Scores, instances: tuple[Ints, Ints, npt.NDArray[np.float32], Rows]) -> Evaluation:
+def _labels(fitted: FittedRun, scores: Scores, instances: tuple[Ints, Ints, npt.NDArray[np.float32], Rows]) -> Evaluation:
     users, items, labels, interactions = instances
-    predicted = scores.pairs(users, items[:, None], interactions)[:, 0]
+    predicted = scores.score_pairs(users, items[:, None], interactions)[:, 0]
     return evaluate_labels(predicted, labels, fitted.limits, implicit=fitted.settings.task == "implicit")
 
 

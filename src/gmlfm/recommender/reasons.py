@@ -12,32 +12,32 @@ import torch
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.distances import Linear
 from gmlfm.errors import DataError, OptionError
-from gmlfm.fitting import Fitted
-from gmlfm.models.base import Pairwise
-from gmlfm.recommender.asking import users_asking
+from gmlfm.fitting import FittedRun
+from gmlfm.models.base import PairwiseModel
+from gmlfm.recommender.user_side import known_user_side
 from gmlfm.retrieval import Scorer
 from gmlfm.retrieval.explaining import Explanation, explain
 
 _SAMPLE = 500
 
 
-def pairwise_of(fitted: Fitted, what: str) -> tuple[Scorer, Pairwise]:
-    if not isinstance(fitted.scores, Scorer) or not isinstance(fitted.scores.model, Pairwise):
+def pairwise_of(fitted: FittedRun, what: str) -> tuple[Scorer, PairwiseModel]:
+    if not isinstance(fitted.scores, Scorer) or not isinstance(fitted.scores.model, PairwiseModel):
         raise OptionError(
             f"{what} is not available for '{fitted.settings.model}': its score is no sum over pairs of attributes."
         )
     return fitted.scores, fitted.scores.model
 
 
-def explain_pair(fitted: Fitted, user: Any, item: Any) -> Explanation:
+def explain_pair(fitted: FittedRun, user: Any, item: Any) -> Explanation:
     number = fitted.encoder.user_numbers([user])
-    return explain_asking(fitted, users_asking(fitted, number, None), item_number(fitted, item))
+    return explain_user_side(fitted, known_user_side(fitted, number, None), item_number(fitted, item))
 
 
-def explain_asking(fitted: Fitted, asking: AttributeTable, item: int) -> Explanation:
-    """asking: one row."""
+def explain_user_side(fitted: FittedRun, user_side: AttributeTable, item: int) -> Explanation:
+    """user_side: one row."""
     scorer, model = pairwise_of(fitted, "an explanation")
-    sides = [asking, AttributeTable(fitted.encoded.item.ids[item : item + 1], fitted.encoded.item.values[item : item + 1])]
+    sides = [user_side, AttributeTable(fitted.encoded.item.ids[item : item + 1], fitted.encoded.item.values[item : item + 1])]
     if model.ids_only:
         sides = [AttributeTable(one.ids[:, :1], one.values[:, :1]) for one in sides]
     ids = np.concatenate([one.ids[0] for one in sides]).astype(np.int64)
@@ -52,14 +52,14 @@ def explain_asking(fitted: Fitted, asking: AttributeTable, item: int) -> Explana
     return explain(model, rows, ids[there], x[there], names, scorer.label_scale)
 
 
-def item_number(fitted: Fitted, item: Any) -> int:
+def item_number(fitted: FittedRun, item: Any) -> int:
     number = int(fitted.encoder.item_numbers([item])[0])
     if number < 0:
         raise DataError(f"the item '{item}' is not in the catalogue, so nothing is known of it.")
     return number
 
 
-def sampled_items(fitted: Fitted) -> npt.NDArray[np.int64]:
+def sampled_items(fitted: FittedRun) -> npt.NDArray[np.int64]:
     """The catalogue's items, or a seeded sample of them, to compare with."""
     seen = fitted.data.seen_items
     return np.sort(np.random.default_rng(41).choice(seen, min(_SAMPLE, len(seen)), replace=False)).astype(np.int64)
@@ -70,7 +70,7 @@ def _count(n: int) -> None:
         raise OptionError(f"n is {n!r}; expected a whole number of 1 or more.")
 
 
-def similar(fitted: Fitted, side: str, given: Any, n: int) -> pl.DataFrame:
+def similar(fitted: FittedRun, side: str, given: Any, n: int) -> pl.DataFrame:
     """The n nearest users or items in the learned metric: by the distance between their positions."""
     scorer, _ = pairwise_of(fitted, "a neighbourhood")
     _count(n)
@@ -93,7 +93,7 @@ def similar(fitted: Fitted, side: str, given: Any, n: int) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def field_pairs(fitted: Fitted, seed: int = 0) -> pl.DataFrame:
+def field_pairs(fitted: FittedRun, seed: int = 0) -> pl.DataFrame:
     """fields, spread, mean: how much each pair of fields moves the score, over a seeded sample of users and items.
 
     spread: the standard deviation of what it adds; a pair that adds the same to everything orders nothing.
@@ -102,10 +102,10 @@ def field_pairs(fitted: Fitted, seed: int = 0) -> pl.DataFrame:
     rng = np.random.default_rng([seed, 42])
     users = rng.choice(fitted.data.seen_users, _SAMPLE // 2)
     items = rng.choice(fitted.data.seen_items, _SAMPLE // 2)
-    asking = users_asking(fitted, users.astype(np.int64), None)
+    user_side = known_user_side(fitted, users.astype(np.int64), None)
     found: dict[tuple[str, ...], list[float]] = {}
     for at, item in enumerate(items):
-        one = explain_asking(fitted, AttributeTable(asking.ids[at : at + 1], asking.values[at : at + 1]), int(item))
+        one = explain_user_side(fitted, AttributeTable(user_side.ids[at : at + 1], user_side.values[at : at + 1]), int(item))
         for fields, value in one.by_fields().items():
             found.setdefault(fields, [0.0] * at).append(value)
         for values in found.values():
@@ -115,7 +115,7 @@ def field_pairs(fitted: Fitted, seed: int = 0) -> pl.DataFrame:
     return table.sort("spread", descending=True)
 
 
-def directions(fitted: Fitted, n: int = 3, attributes: int = 5) -> pl.DataFrame:
+def directions(fitted: FittedRun, n: int = 3, attributes: int = 5) -> pl.DataFrame:
     """For a Mahalanobis distance: the eigen-directions of M that weigh most, and the attributes furthest along each."""
     _, model = pairwise_of(fitted, "a metric's directions")
     _count(n)

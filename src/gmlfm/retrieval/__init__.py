@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gmlfm.retrieval.ranker import Ranker, Renumbered, Scores
 from gmlfm.retrieval.ranking import Cap, TopItems, best_items
 from gmlfm.retrieval.scorer import Scorer
-from gmlfm.retrieval.scores import Answers, Renumbered, Scores
 
-__all__ = ["Answers", "Cap", "Renumbered", "Scorer", "Scores", "TopItems", "best_items"]
+__all__ = ["Cap", "Ranker", "Renumbered", "Scorer", "Scores", "TopItems", "best_items"]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gmlfm.models.base import Pairwise
+from gmlfm.models.base import PairwiseModel
 
 Names = Callable[[npt.NDArray[np.int64]], Sequence[tuple[str, str, str]]]  # rows -> (part, field, value)
 
@@ -44,7 +44,7 @@ class Explanation:
 
 
 def explain(
-    model: Pairwise,
+    model: PairwiseModel,
     rows: Tensor,
     ids: npt.NDArray[np.int64],
     x: npt.NDArray[np.float32],

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gmlfm.models.base import Attributes, Model
+from gmlfm.models.base import Attributes, GradientModel
 from gmlfm.models.frozen import scores_of_row
 
 _STEPS, _RATE = 40, 0.05
@@ -21,20 +21,20 @@ _N_OTHERS = 200
 
 
 def folded_row(
-    model: Model,
+    model: GradientModel,
     table: Tensor,
     unknown: int,
-    asking: Attributes,
+    user_side: Attributes,
     chosen: Attributes,
     others: Attributes,
     pull: float = 0.1,
 ) -> Tensor:
-    """The newcomer's row (width,). asking: her attributes (1, F), the id first; chosen, others: items (1, G, F')."""
+    """The newcomer's row (width,). user_side: her attributes (1, F), the id first; chosen, others: items (1, G, F')."""
     start = table[unknown].clone()
     own = start.clone().requires_grad_()
     optimiser = torch.optim.Adam([own], lr=_RATE)
     model.eval()
-    scores = scores_of_row(model, table, unknown, asking, _joined(chosen, others))
+    scores = scores_of_row(model, table, unknown, user_side, _joined(chosen, others))
     n_chosen = chosen.ids.shape[1]
     for _ in range(_STEPS):
         found = scores(own)

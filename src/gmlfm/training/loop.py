@@ -13,18 +13,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gmlfm.data.batches import Batches, RankingBatches
 from gmlfm.errors import GmlfmError, OptionError, did_you_mean
-from gmlfm.models.base import Model
+from gmlfm.models.base import GradientModel
 from gmlfm.training.best import BestWeights
+from gmlfm.training.cold_start import ColdStartTrainer
+from gmlfm.training.engines.eager import ReferenceSteps, Steps
 from gmlfm.training.objectives import GROUPED, OBJECTIVES
 from gmlfm.training.rows import DENSE_OPTIMISERS, row_optimiser
-from gmlfm.training.steps import ReferenceSteps, Steps
-from gmlfm.training.strangers import Strangers
+from gmlfm.training.sampling.batches import Batches, RankingBatches
 
 _LARGEST_LR = 3e38  # float32 has no larger numbers
 ENGINES = ("auto", "compiled", "reference")
-Validate = Callable[[Model, Tensor], Mapping[str, float]]
+Validate = Callable[[GradientModel, Tensor], Mapping[str, float]]
 
 
 class DivergedError(GmlfmError):
@@ -106,7 +106,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: Model,
+        model: GradientModel,
         n_rows: int,
         options: TrainingOptions,
         device: torch.device | str = "cpu",
@@ -170,18 +170,18 @@ class Trainer:
         self.model.begin_epoch(self.epoch)
         total, done = 0.0, 0
         steps, resident = self.steps(), self._resident(batches)
-        size, meetings = resident.groups_a_step, resident.meetings(self.epoch)
-        given = (self.model, self.table, steps, size, meetings, self._field_of_row, self.options.loss)
-        strangers = Strangers(*given) if meetings else None
+        size, cold_start_sampler = resident.groups_per_step, resident.cold_start_sampler(self.epoch)
+        given = (self.model, self.table, steps, size, cold_start_sampler, self._field_of_row, self.options.loss)
+        cold_start = ColdStartTrainer(*given) if cold_start_sampler else None
         for batch in resident.epoch(self.epoch):
             for loss, n_instances in steps.run(batch, size):
                 self._refuse_no_number(loss)
                 total += loss * n_instances
                 done += n_instances
                 observer.on_step(done, batches.n_instances, total / done)
-            for loss in strangers.after(len(batch)) if strangers else ():
+            for loss in cold_start.after(len(batch)) if cold_start else ():
                 self._refuse_no_number(loss)
-        for loss in strangers.end() if strangers else ():
+        for loss in cold_start.end() if cold_start else ():
             self._refuse_no_number(loss)
         return total / max(done, 1)
 
@@ -205,19 +205,19 @@ class Trainer:
         if engine == "reference":
             return None
         if self.device.type == "cpu":
-            from gmlfm.training import compiled
+            from gmlfm.training.engines import cpu
 
-            reason = compiled.cannot(self.model)
+            reason = cpu.cannot(self.model)
             if not reason:
-                return compiled.compiled_steps(self.model, self.rows, self.dense, self.options)
+                return cpu.compiled_steps(self.model, self.rows, self.dense, self.options)
         else:
             reason = "there is no Triton here"
             if importlib.util.find_spec("triton"):
-                from gmlfm.training import device
+                from gmlfm.training.engines import cuda
 
-                reason = device.cannot(self.model)
+                reason = cuda.cannot(self.model)
                 if not reason:
-                    return device.DeviceSteps(self.model, self.rows, self.dense, self.options)
+                    return cuda.DeviceSteps(self.model, self.rows, self.dense, self.options)
         if engine == "compiled":
             raise OptionError(f"engine is 'compiled', but {reason}; use auto or reference.")
         return None
@@ -226,7 +226,7 @@ class Trainer:
         """Batches on the device, where both they and the steps can be there."""
         if self.device.type == "cpu" or not isinstance(batches, RankingBatches) or isinstance(self.steps(), ReferenceSteps):
             return batches
-        from gmlfm.training.resident import ResidentBatches
+        from gmlfm.training.engines.resident import ResidentBatches
 
         if self._batches is None or self._batches[0] is not batches:
             self._batches = batches, ResidentBatches(batches, self.device)
@@ -274,6 +274,6 @@ def _higher_is_better(results: Mapping[str, float], metric: str) -> float:
     return -results[metric[1:]] if metric.startswith("-") else results[metric]
 
 
-def load_weights(model: Model, table: Tensor, weights: Mapping[str, Tensor]) -> None:
+def load_weights(model: GradientModel, table: Tensor, weights: Mapping[str, Tensor]) -> None:
     table.copy_(weights["table"])
     model.load_state_dict({name.removeprefix("dense."): one for name, one in weights.items() if name.startswith("dense.")})

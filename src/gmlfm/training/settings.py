@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from gmlfm.data.batches import BatchOptions
 from gmlfm.errors import OptionError, did_you_mean
-from gmlfm.models.base import Counted, Layout, Model
+from gmlfm.models.base import ClosedFormModel, GradientModel, Layout
 from gmlfm.models.mamo import Mamo
 from gmlfm.models.registry import ModelInfo, model_info
 from gmlfm.training.loop import TrainingOptions
 from gmlfm.training.objectives import GROUPED
+from gmlfm.training.sampling.batches import BatchOptions
 
 TASKS = ("topn", "rating", "implicit")
 PRESETS: dict[str, dict[str, Any]] = {
     # As published: one batch size, Adam, negatives drawn once, no hiding of ids.
-    "paper": {"batch_size": 256, "lr": 1e-3, "n_negatives": 2, "fresh": False, "hide": 0.0, "loss": "squared"},
+    "paper": {"batch_size": 256, "lr": 1e-3, "n_negatives": 2, "fresh": False, "cold_start_rate": 0.0, "loss": "squared"},
 }
-_ALIASES = {"negatives": "n_negatives"}
+_ALIASES = {"negatives": "n_negatives", "hide": "cold_start_rate", "tasks_a_batch": "tasks_per_batch"}
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ class Settings:
             raise OptionError(f"batch_size is {self.batches.batch_size}; expected 1 or more, or auto.")
         if self.batches.n_negatives < 0:
             raise OptionError(f"negatives is {self.batches.n_negatives}; expected 0 or more.")
-        if not 0 <= self.batches.hide < 1:
-            raise OptionError(f"hide is {self.batches.hide}; expected a share of at least 0 and below 1.")
+        if not 0 <= self.batches.cold_start_rate < 1:
+            raise OptionError(f"cold_start_rate is {self.batches.cold_start_rate}; expected a share of at least 0 and below 1.")
         if self.task == "topn" and self.batches.n_negatives == 0:
             raise OptionError("top-n needs something to rank a positive above; set negatives to 1 or more.")
 
-    def build(self, layout: Layout | None = None) -> Model:
+    def build(self, layout: Layout | None = None) -> GradientModel:
         """The model itself, its dense parameters drawn from the seed."""
         import torch
 
@@ -98,7 +98,7 @@ class Settings:
         assert info.episodic is not None
         return info.episodic(layout=layout, **self.options)
 
-    def count(self) -> Counted:
+    def count(self) -> ClosedFormModel:
         """The same for a model without gradients."""
         info = model_info(self.model)
         assert info.count is not None

@@ -18,7 +18,7 @@ from gmlfm.errors import DataError, GmlfmError, OptionError, did_you_mean
 from gmlfm.evaluation.protocols import check_protocol
 from gmlfm.evaluation.significance import bootstrap_interval
 from gmlfm.evaluation.significance import compare as compare_queries
-from gmlfm.fitting.job import chosen_device
+from gmlfm.fitting.plan import chosen_device
 from gmlfm.models.registry import model_info
 from gmlfm.storage import write_text
 from gmlfm.training.loop import DivergedError

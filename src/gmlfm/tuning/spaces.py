@@ -13,7 +13,7 @@ from gmlfm.training.settings import Settings
 _TRAINING: dict[str, Space] = {
     "lr": Real(1e-4, 3e-2),
     "weight_decay": Choice((0.0, 0.001, 0.01, 0.1, 0.5)),
-    "hide": Choice((0.0, 0.05, 0.1)),
+    "cold_start_rate": Choice((0.0, 0.05, 0.1)),
     "batch_size": Choice(("auto", 256, 1024, 16384)),
 }
 _RANKING: dict[str, Space] = {

@@ -19,7 +19,7 @@ from gmlfm.data.dataset import Dataset
 from gmlfm.data.splits import SPLITS
 from gmlfm.errors import DataError, GmlfmError, OptionError, did_you_mean
 from gmlfm.evaluation.protocols import protocol_for
-from gmlfm.fitting.job import chosen_device
+from gmlfm.fitting.plan import chosen_device
 from gmlfm.models.registry import model_info
 from gmlfm.models.spaces import Real, Space
 from gmlfm.recommender import Recommender

@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 from gmlfm import Dataset, Split, load_dataset, make_split
-from gmlfm.data.negatives import evaluation_candidates
 from gmlfm.data.sources.bazaar import Market, Oracle, bazaar_dataset, write_bazaar
 from gmlfm.data.sources.bazaar.market import PARTS, season
 from gmlfm.data.sources.bazaar.oracle import ATTRIBUTE_PARTS
 from gmlfm.data.sources.bazaar.tables import item_number
 from gmlfm.errors import DataError, OptionError
+from gmlfm.training.sampling.negatives import evaluation_candidates
 
 # A change of the market is a new version with a name of its own (bazaar-v2), never another hash here.
 BAZAAR_HASH = "d9673de29f43429f"

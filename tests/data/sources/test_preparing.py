@@ -146,7 +146,7 @@ def from_prepared(prepared: PreparedData) -> list[Any]:
 
 @pytest.mark.parametrize("rows", [40, 300, 10_000])
 def test_prepared_it_is_what_the_walk_in_memory_gives(shop: Path, tmp_path: Path, rows: int) -> None:
-    prepared = prepare(Schema.from_toml(shop / "dataset.toml"), shop, tmp_path / "out", rows_a_bucket=rows)
+    prepared = prepare(Schema.from_toml(shop / "dataset.toml"), shop, tmp_path / "out", rows_per_bucket=rows)
     assert from_prepared(prepared) == in_memory(shop)
     assert not (tmp_path / "out" / ".work").exists()
     assert prepared.info.user_id_type == "text"  # as every id from a text file: 007 is not 7
@@ -158,7 +158,7 @@ def test_prepared_it_is_what_the_walk_in_memory_gives(shop: Path, tmp_path: Path
 
 
 def test_all_rows_of_a_user_are_in_one_shard_and_readers_share_them(shop: Path, tmp_path: Path) -> None:
-    prepared = prepare(Schema.from_toml(shop / "dataset.toml"), shop, tmp_path / "out", rows_a_bucket=100)
+    prepared = prepare(Schema.from_toml(shop / "dataset.toml"), shop, tmp_path / "out", rows_per_bucket=100)
     assert prepared.n_shards > 3
     users = [set(shard.users.tolist()) for shard in prepared.shards()]
     assert sum(len(one) for one in users) == len(set.union(*users))
@@ -298,8 +298,8 @@ def test_cut_otherwise_an_unfinished_preparation_begins_anew(tmp_path: Path) -> 
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepare(schema, tmp_path, tmp_path / "out", rows_a_bucket=500, progress=stop)
-    assert prepare(schema, tmp_path, tmp_path / "out", rows_a_bucket=999).info.n_interactions == 1000
+        prepare(schema, tmp_path, tmp_path / "out", rows_per_bucket=500, progress=stop)
+    assert prepare(schema, tmp_path, tmp_path / "out", rows_per_bucket=999).info.n_interactions == 1000
 
 
 def test_fields_may_have_the_names_of_our_own_columns(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_fields_may_have_the_names_of_our_own_columns(tmp_path: Path) -> None:
         '[interactions]\npath = "e.parquet"\nuser = "u"\nitem = "i"\n[items]\npath = "items.parquet"\nid = "sku"\ntitle = "name"\n'
         + fields
     )
-    prepared = prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "out", rows_a_bucket=20)
+    prepared = prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "out", rows_per_bucket=20)
     assert {field.name: field.n_values for field in prepared.info.fields if field.kind == "category"} == {
         "listed": 2,
         "id": 2,
@@ -332,11 +332,13 @@ def test_broken_lines_and_positives_are_counted_over_all_pieces(tmp_path: Path) 
     pl.read_csv(tmp_path / "e.csv", ignore_errors=True, truncate_ragged_lines=True).drop_nulls().write_parquet(
         tmp_path / "e.parquet"
     )
-    notes = prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "out", rows_a_bucket=100).info.notes
+    notes = prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "out", rows_per_bucket=100).info.notes
     assert "e.csv: 1 broken line(s) left out, the first is line 9 (1 fields instead of 3)." in notes
     (tmp_path / "dataset.toml").write_text(toml.replace("e.csv", "e.parquet"))
     assert (
-        prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "two", rows_a_bucket=100).info.n_interactions
+        prepare(
+            Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "two", rows_per_bucket=100
+        ).info.n_interactions
         == 299
     )
     (tmp_path / "dataset.toml").write_text(toml.replace(">= 4", ">= 9"))

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.columns import Origin
-from gmlfm.data.frames import as_frame
+from gmlfm.data.interop import as_frame
 from gmlfm.data.schema import ReadOptions
 from gmlfm.data.sources.delimited import Broken, read_delimited
 from gmlfm.data.sources.dialect import decode, sniff

@@ -12,12 +12,12 @@ Ints = npt.NDArray[np.int32]
 
 
 class Groups(NamedTuple):
-    """N groups: asking (N, F), answering (N, G, F'), labels (N, G), weights (N,) or empty."""
+    """N groups: user side (N, F), item side (N, G, F'), labels (N, G), weights (N,) or empty."""
 
-    asking_ids: Ints
-    asking_x: Floats
-    answering_ids: Ints
-    answering_x: Floats
+    user_ids: Ints
+    user_x: Floats
+    item_ids: Ints
+    item_x: Floats
     labels: Floats
     weights: Floats
 

@@ -31,23 +31,23 @@ def walk_fm(
     end: int,
     bias: Any,
     values: Floats,
-    asking: Ints,
-    answering: Ints,
+    user_side: Ints,
+    item_side: Ints,
     gradients: Floats,
 ) -> Any:
     """The groups begin to end, counted from start: their loss, and its slope at the global bias; those at rows are added up."""
-    size, n_asking, n_answering = groups.labels.shape[1], groups.asking_x.shape[1], groups.answering_x.shape[2]
-    asking_x = groups.asking_x.reshape(-1, 1, n_asking)
-    of_asking = asking.reshape(-1, 1, n_asking)
+    size, user_width, item_width = groups.labels.shape[1], groups.user_x.shape[1], groups.item_x.shape[2]
+    user_x = groups.user_x.reshape(-1, 1, user_width)
+    of_user_side = user_side.reshape(-1, 1, user_width)
     # Row 0 is the user's, then the items'; of each the sum of x v, and the slope at it.
     sums, back = np.empty((1 + size, k), np.float32), np.empty((1 + size, k), np.float32)
     scores, slopes = np.empty(size, np.float32), np.empty(size, np.float32)
     total, slope_total = _ZERO, _ZERO
     for at in range(begin, end):
         here = start + at
-        own = bias + side(biased, of_asking, at, 0, asking_x, here, n_asking, values, sums, 0)
+        own = bias + side(biased, of_user_side, at, 0, user_x, here, user_width, values, sums, 0)
         for g in range(size):
-            item = side(biased, answering, at, g, groups.answering_x, here, n_answering, values, sums, 1 + g)
+            item = side(biased, item_side, at, g, groups.item_x, here, item_width, values, sums, 1 + g)
             scores[g] = own + item + dot(sums, 0, sums, 1 + g)
         scale = share * groups.weights[here] if groups.weights.size else share
         total += scale * group_loss(rule.objective, scores, groups.labels, here, slopes)
@@ -62,11 +62,11 @@ def walk_fm(
             for d in range(k):
                 back[1 + g, d] = slopes[g] * (sums[1 + g, d] + sums[0, d])
             total += side_back(
-                biased, slopes[g], item_decay, answering, at, g, groups.answering_x, here, n_answering, values, back, 1 + g,
+                biased, slopes[g], item_decay, item_side, at, g, groups.item_x, here, item_width, values, back, 1 + g,
                 gradients,
             )  # fmt: skip
         total += side_back(
-            biased, slope_sum, user_decay, of_asking, at, 0, asking_x, here, n_asking, values, back, 0, gradients
+            biased, slope_sum, user_decay, of_user_side, at, 0, user_x, here, user_width, values, back, 0, gradients
         )
         slope_total += slope_sum
     return total, slope_total

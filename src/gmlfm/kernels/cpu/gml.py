@@ -55,8 +55,8 @@ class Work(NamedTuple):
     norms: |z|^2; inverses: 1 / length; and for each lane the gradients of w (U, 1), v (U, K), z (U, K) and of the line."""
 
     rows: Ints
-    asking: Ints
-    answering: Ints
+    user_side: Ints
+    item_side: Ints
     features: Floats
     z: Floats
     norms: Floats
@@ -76,7 +76,7 @@ def run_steps(
     n_groups = groups.labels.shape[0]
     for at in range(losses.size):
         start, stop = at * size, min((at + 1) * size, n_groups)
-        found = give_slots(groups, start, stop, rows.slot, work.rows, work.asking, work.answering)
+        found = give_slots(groups, start, stop, rows.slot, work.rows, work.user_side, work.item_side)
         for lane in prange(lanes):
             transform(shape, rows.table, dense.values[0], work, found * lane // lanes, found * (lane + 1) // lanes)
         share = share_of_one(rule.objective, groups, start, stop)
@@ -162,15 +162,15 @@ def walk_groups(
     v_gradients[:found] = _ZERO
     z_gradients[:found] = _ZERO
     dense_gradient[:] = _ZERO
-    n_asking, size, n_answering = groups.asking_ids.shape[1], groups.labels.shape[1], groups.answering_ids.shape[2]
+    user_width, size, item_width = groups.user_ids.shape[1], groups.labels.shape[1], groups.item_ids.shape[2]
     h, h_gradient = line[1 : 1 + shape.k], dense_gradient[1 : 1 + shape.k]
     v, z, norms, slot_rows = work.features[0], work.z, work.norms, work.rows
-    asking, answering = work.asking.reshape(-1, 1, n_asking), work.answering
-    asking_x, answering_x = groups.asking_x.reshape(-1, 1, n_asking), groups.answering_x
-    most_user, most_items = (n_asking + 3) // 4 * 4, (size * n_answering + 3) // 4 * 4
+    user_side, item_side = work.user_side.reshape(-1, 1, user_width), work.item_side
+    user_x, item_x = groups.user_x.reshape(-1, 1, user_width), groups.item_x
+    most_user, most_items = (user_width + 3) // 4 * 4, (size * item_width + 3) // 4 * 4
     # What has a value: slot and x of the user's attributes, slot, x and place in the group of the items'.
-    user_slots, user_x = np.zeros(most_user, np.int32), np.zeros(most_user, np.float32)
-    item_slots, item_x, item_of = (
+    user_slots, present_user_x = np.zeros(most_user, np.int32), np.zeros(most_user, np.float32)
+    item_slots, present_item_x, item_of = (
         np.zeros(most_items, np.int32),
         np.zeros(most_items, np.float32),
         np.zeros(most_items, np.int32),
@@ -185,13 +185,13 @@ def walk_groups(
     total = _ZERO
     for at in range(begin, end):
         here = start + at
-        own = line[0] + within(shape, asking, at, 0, asking_x, here, n_asking, h, v, z, norms)
+        own = line[0] + within(shape, user_side, at, 0, user_x, here, user_width, h, v, z, norms)
         n_user = 0
-        for f in range(n_asking):
-            x, slot = asking_x[here, 0, f], asking[at, 0, f]
+        for f in range(user_width):
+            x, slot = user_x[here, 0, f], user_side[at, 0, f]
             if x != 0:
                 own += x * table[slot_rows[slot], 0]
-                user_slots[n_user], user_x[n_user] = slot, x
+                user_slots[n_user], present_user_x[n_user] = slot, x
                 for k in range(shape.k):
                     user_hv[n_user, k] = x * h[k] * v[slot, k]
                 for k in range(shape.k):
@@ -203,11 +203,11 @@ def walk_groups(
             clear(user_z, a)
         n_items = 0
         for g in range(size):
-            score = own + within(shape, answering, at, g, answering_x, here, n_answering, h, v, z, norms)
-            for f in range(n_answering):
-                x, slot = answering_x[here, g, f], answering[at, g, f]
+            score = own + within(shape, item_side, at, g, item_x, here, item_width, h, v, z, norms)
+            for f in range(item_width):
+                x, slot = item_x[here, g, f], item_side[at, g, f]
                 if x != 0:
-                    item_slots[n_items], item_x[n_items], item_of[n_items] = slot, x, g
+                    item_slots[n_items], present_item_x[n_items], item_of[n_items] = slot, x, g
                     score += x * table[slot_rows[slot], 0]
                     for a in range(0, n_user, 4):
                         by_weight = four_dots(v, slot, user_hv, a)
@@ -227,15 +227,15 @@ def walk_groups(
             slopes[g] *= scale
             slope_sum += slopes[g]
             within_back(
-                shape, slopes[g], answering, at, g, answering_x, here, n_answering, h, v, z, norms, v_gradients, z_gradients,
+                shape, slopes[g], item_side, at, g, item_x, here, item_width, h, v, z, norms, v_gradients, z_gradients,
                 h_gradient,
             )  # fmt: skip
         within_back(
-            shape, slope_sum, asking, at, 0, asking_x, here, n_asking, h, v, z, norms, v_gradients, z_gradients, h_gradient
+            shape, slope_sum, user_side, at, 0, user_x, here, user_width, h, v, z, norms, v_gradients, z_gradients, h_gradient
         )
         dense_gradient[0] += slope_sum
         for b in range(n_items):
-            slope, slot, own_z = slopes[item_of[b]] * item_x[b], item_slots[b], _ZERO
+            slope, slot, own_z = slopes[item_of[b]] * present_item_x[b], item_slots[b], _ZERO
             w_gradients[slot, 0] += slope
             for a in range(0, n_user, 4):
                 for i in range(a, a + 4):
@@ -253,7 +253,7 @@ def walk_groups(
             clear(distances, b)
             clear(weights, b)
         for a in range(n_user):
-            slot, x, own_z = user_slots[a], user_x[a], _ZERO
+            slot, x, own_z = user_slots[a], present_user_x[a], _ZERO
             w_gradients[slot, 0] += slope_sum * x
             clear(sums, 0)
             for b in range(0, n_items, 4):

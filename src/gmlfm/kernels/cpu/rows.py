@@ -16,25 +16,25 @@ _ADAM_EPSILON, _ADAGRAD_EPSILON = np.float32(1e-8), np.float32(1e-10)
 
 
 @compiled
-def give_slots(groups: Groups, start: int, stop: int, slot: Ints, rows: Ints, asking: Ints, answering: Ints) -> int:
-    """Number the distinct rows of the groups start to stop; rows: slot -> row; asking, answering: slot of each attribute."""
+def give_slots(groups: Groups, start: int, stop: int, slot: Ints, rows: Ints, user_side: Ints, item_side: Ints) -> int:
+    """Number the distinct rows of the groups start to stop; rows: slot -> row; user_side, item_side: slot of each attribute."""
     found = 0
     for at in range(start, stop):
-        for f in range(groups.asking_ids.shape[1]):
-            row = groups.asking_ids[at, f]
+        for f in range(groups.user_ids.shape[1]):
+            row = groups.user_ids[at, f]
             if slot[row] < 0:
                 slot[row] = found
                 rows[found] = row
                 found += 1
-            asking[at - start, f] = slot[row]
-        for g in range(groups.answering_ids.shape[1]):
-            for f in range(groups.answering_ids.shape[2]):
-                row = groups.answering_ids[at, g, f]
+            user_side[at - start, f] = slot[row]
+        for g in range(groups.item_ids.shape[1]):
+            for f in range(groups.item_ids.shape[2]):
+                row = groups.item_ids[at, g, f]
                 if slot[row] < 0:
                     slot[row] = found
                     rows[found] = row
                     found += 1
-                answering[at - start, g, f] = slot[row]
+                item_side[at - start, g, f] = slot[row]
     return found
 
 

@@ -35,8 +35,8 @@ class Work(NamedTuple):
     """Room for one step of at most U distinct rows, as (U, width), and for each lane their gradients."""
 
     rows: Ints
-    asking: Ints
-    answering: Ints
+    user_side: Ints
+    item_side: Ints
     values: Floats
     gradients: Floats
     bias_gradients: Floats
@@ -51,7 +51,7 @@ def run_steps(
     n_groups = groups.labels.shape[0]
     for at in range(losses.size):
         start, stop = at * size, min((at + 1) * size, n_groups)
-        found = give_slots(groups, start, stop, rows.slot, work.rows, work.asking, work.answering)
+        found = give_slots(groups, start, stop, rows.slot, work.rows, work.user_side, work.item_side)
         share, n = share_of_one(rule.objective, groups, start, stop), stop - start
         for slot in range(found):
             for k in range(work.values.shape[1]):
@@ -94,7 +94,7 @@ def walk_groups(
     gradients[:found] = _ZERO
     if shape.translated:
         loss, slope = walk_transfm(
-            shape.k, rule, groups, share, start, begin, end, bias, work.values, work.asking, work.answering, gradients
+            shape.k, rule, groups, share, start, begin, end, bias, work.values, work.user_side, work.item_side, gradients
         )
     else:
         loss, slope = walk_fm(
@@ -110,8 +110,8 @@ def walk_groups(
             end,
             bias,
             work.values,
-            work.asking,
-            work.answering,
+            work.user_side,
+            work.item_side,
             gradients,
         )
     work.losses[lane], work.bias_gradients[lane, 0] = loss, slope

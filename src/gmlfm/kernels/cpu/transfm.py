@@ -31,14 +31,14 @@ def walk_transfm(
     end: int,
     bias: Any,
     values: Floats,
-    asking: Ints,
-    answering: Ints,
+    user_side: Ints,
+    item_side: Ints,
     gradients: Floats,
 ) -> Any:
     """The groups begin to end, counted from start: their loss, and its slope at the global bias; those at rows are added up."""
-    size, n_asking, n_answering = groups.labels.shape[1], groups.asking_x.shape[1], groups.answering_x.shape[2]
-    asking_x = groups.asking_x.reshape(-1, 1, n_asking)
-    of_asking = asking.reshape(-1, 1, n_asking)
+    size, user_width, item_width = groups.labels.shape[1], groups.user_x.shape[1], groups.item_x.shape[2]
+    user_x = groups.user_x.reshape(-1, 1, user_width)
+    of_user_side = user_side.reshape(-1, 1, user_width)
     # Row 0 is the user's, then the items': sums of x times the points, and the slopes at them.
     sums, back = np.empty((1 + size, k), np.float32), np.empty((1 + size, k), np.float32)
     squares, amounts = np.empty(size, np.float32), np.empty(size, np.float32)
@@ -46,10 +46,10 @@ def walk_transfm(
     total, slope_total = _ZERO, _ZERO
     for at in range(begin, end):
         here = start + at
-        own, user_squares, user_amount = side(k, of_asking, at, 0, asking_x, here, n_asking, values, sums, 0, True)
+        own, user_squares, user_amount = side(k, of_user_side, at, 0, user_x, here, user_width, values, sums, 0, True)
         for g in range(size):
             item, squares[g], amounts[g] = side(
-                k, answering, at, g, groups.answering_x, here, n_answering, values, sums, 1 + g, False
+                k, item_side, at, g, groups.item_x, here, item_width, values, sums, 1 + g, False
             )
             across = user_squares * amounts[g] + user_amount * squares[g] - _TWO * dot(sums, 0, sums, 1 + g)
             scores[g] = bias + own + item + across
@@ -65,10 +65,10 @@ def walk_transfm(
             clear(back, 1 + g)
             add_scaled(back, 1 + g, -_TWO * slope, sums, 0)
             side_back(
-                k, slope, slope * user_amount, back, 1 + g, answering, at, g, groups.answering_x, here, n_answering, values,
+                k, slope, slope * user_amount, back, 1 + g, item_side, at, g, groups.item_x, here, item_width, values,
                 gradients, False,
             )  # fmt: skip
-        side_back(k, slope_sum, at_squares, back, 0, of_asking, at, 0, asking_x, here, n_asking, values, gradients, True)
+        side_back(k, slope_sum, at_squares, back, 0, of_user_side, at, 0, user_x, here, user_width, values, gradients, True)
         slope_total += slope_sum
     return total, slope_total
 

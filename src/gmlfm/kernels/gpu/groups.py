@@ -54,8 +54,8 @@ def walk_groups(
     step,
     slots_of,
     positions,
-    asking_x,
-    answering_x,
+    user_x,
+    item_x,
     labels,
     group_weights,
     shares,
@@ -69,8 +69,8 @@ def walk_groups(
     partials,
     loss_partials,
     GROUPS: tl.constexpr,
-    F_ASKING: tl.constexpr,
-    F_ANSWERING: tl.constexpr,
+    F_USER: tl.constexpr,
+    F_ITEM: tl.constexpr,
     SIZE: tl.constexpr,
     K: tl.constexpr,
     A: tl.constexpr,
@@ -95,11 +95,11 @@ def walk_groups(
     h_slope = tl.zeros([WIDE], tl.float32)
     bias_slope = tl.zeros([1], tl.float32)
     loss_sum = tl.zeros([1], tl.float32)
-    n_occurrences = GROUPS * (F_ASKING + SIZE * F_ANSWERING)
+    n_occurrences = GROUPS * (F_USER + SIZE * F_ITEM)
     group = s * GROUPS + inside
-    user_x = tl.load(asking_x + group * F_ASKING + places, mask=places < F_ASKING, other=0.0)
-    occurrence_user = s * n_occurrences + inside * F_ASKING + places
-    user_slots = tl.load(slots_of + occurrence_user, mask=places < F_ASKING, other=0)
+    user_x = tl.load(user_x + group * F_USER + places, mask=places < F_USER, other=0.0)
+    occurrence_user = s * n_occurrences + inside * F_USER + places
+    user_slots = tl.load(slots_of + occurrence_user, mask=places < F_USER, other=0)
     user_v, user_z, user_norms, user_linear = _load_side(user_slots, user_x, values, z, weights, ks, WIDE, K, DISTANCE)
     apart = places[:, None] != places[None, :]
     own_w, own_d = _pairs(user_v * h[None, :], user_z, user_norms, user_v, user_z, user_norms, DISTANCE, PRECISION)
@@ -113,10 +113,10 @@ def walk_groups(
         # These compare scores, so all of them are computed first.
         for begin in range(0, SIZE, ITEMS):
             g = begin + item_of
-            there = (g < SIZE) & (f_of < F_ANSWERING)
-            at = (group * SIZE + g) * F_ANSWERING + f_of
-            x = tl.load(answering_x + at, mask=there, other=0.0)
-            occurrence = s * n_occurrences + GROUPS * F_ASKING + (inside * SIZE + g) * F_ANSWERING + f_of
+            there = (g < SIZE) & (f_of < F_ITEM)
+            at = (group * SIZE + g) * F_ITEM + f_of
+            x = tl.load(item_x + at, mask=there, other=0.0)
+            occurrence = s * n_occurrences + GROUPS * F_USER + (inside * SIZE + g) * F_ITEM + f_of
             slots = tl.load(slots_of + occurrence, mask=there, other=0)
             v, z_item, norms, linear = _load_side(slots, x, values, z, weights, ks, WIDE, K, DISTANCE)
             w, d = _pairs(user_v * h[None, :], user_z, user_norms, v, z_item, norms, DISTANCE, PRECISION)
@@ -137,10 +137,10 @@ def walk_groups(
     for back in range((SIZE + ITEMS - 1) // ITEMS):
         begin = ((SIZE + ITEMS - 1) // ITEMS - 1 - back) * ITEMS
         g = begin + item_of
-        there = (g < SIZE) & (f_of < F_ANSWERING)
-        at = (group * SIZE + g) * F_ANSWERING + f_of
-        x = tl.load(answering_x + at, mask=there, other=0.0)
-        occurrence = s * n_occurrences + GROUPS * F_ASKING + (inside * SIZE + g) * F_ANSWERING + f_of
+        there = (g < SIZE) & (f_of < F_ITEM)
+        at = (group * SIZE + g) * F_ITEM + f_of
+        x = tl.load(item_x + at, mask=there, other=0.0)
+        occurrence = s * n_occurrences + GROUPS * F_USER + (inside * SIZE + g) * F_ITEM + f_of
         slots = tl.load(slots_of + occurrence, mask=there, other=0)
         v, z_item, norms, linear = _load_side(slots, x, values, z, weights, ks, WIDE, K, DISTANCE)
         w, d = _pairs(user_v * h[None, :], user_z, user_norms, v, z_item, norms, DISTANCE, PRECISION)
@@ -199,7 +199,7 @@ def walk_groups(
         h_slope += 0.5 * tl.sum(user_v * mixed_own, 0)
         own_distance = tl.where(apart, slope_sum[:, None] * own_w, 0.0)
         user_z_back += _slope_z(own_distance, user_z, user_z, DISTANCE, PRECISION)
-    there_user = places < F_ASKING
+    there_user = places < F_USER
     position_user = tl.load(positions + occurrence_user, mask=there_user, other=0).to(tl.int64)
     tl.store(gradient_w + position_user, slope_sum * user_x, mask=there_user)
     goes_user = there_user[:, None] & (ks < K)[None, :]

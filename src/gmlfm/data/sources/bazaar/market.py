@@ -23,7 +23,7 @@ VERSION = 1
 FIRST_DAY = 17_106  # 2016-11-01, in days since 1970
 N_DAYS = 730
 LEAST_PURCHASES = 5
-_USERS_A_BLOCK = 4096
+_USERS_PER_BLOCK = 4096
 SHELF = 40
 _SHARE_OF_STOCKED = 0.5  # shelves whose first place shows a listing with many units
 _PURCHASES_A_STOCKED = 400
@@ -125,7 +125,7 @@ class Market:
 
     @property
     def n_blocks(self) -> int:
-        return -(-self.n_users // _USERS_A_BLOCK)
+        return -(-self.n_users // _USERS_PER_BLOCK)
 
     def stocked(self) -> Listings:
         """Their sellers are well known, which adds to their charm."""
@@ -138,7 +138,7 @@ class Market:
             yield self.block(at, stocked)
 
     def block(self, at: int, stocked: Listings) -> Block:
-        first, last = at * _USERS_A_BLOCK, min((at + 1) * _USERS_A_BLOCK, self.n_users)
+        first, last = at * _USERS_PER_BLOCK, min((at + 1) * _USERS_PER_BLOCK, self.n_users)
         before, after = (round(self.n_purchases * edge / self.n_users) for edge in (first, last))
         chance = Chance(self.seed, VERSION, 2, at)
         buyers = _make_buyers(chance, last - first)

@@ -82,8 +82,8 @@ class Oracle:
     def _usual_chance(self, chance: Chance) -> Floats:
         """For each listing the average buyer's chance to take it, over sampled buyers and days."""
         total = np.zeros(len(self._listings))
-        everything = np.arange(len(self._listings))
+        score_all = np.arange(len(self._listings))
         for user in chance.below(_BUYER_SAMPLE, len(self._buyers)):
-            days = chance.below(len(everything), N_DAYS)
-            total += self._chance(np.full(len(everything), user), everything, days)
+            days = chance.below(len(score_all), N_DAYS)
+            total += self._chance(np.full(len(score_all), user), score_all, days)
         return total / _BUYER_SAMPLE

@@ -39,8 +39,8 @@ SCHEMA = Schema(
         title="title",
     ),
 )
-_BYTES_A_PURCHASE = 70
-_BYTES_A_USER = 25
+_BYTES_PER_PURCHASE = 70
+_BYTES_PER_USER = 25
 
 
 def bazaar_dataset(market: Market | None = None) -> Dataset:
@@ -56,7 +56,7 @@ def bazaar_dataset(market: Market | None = None) -> Dataset:
 
 def write_bazaar(market: Market, folder: Path, progress: Callable[[int, int], None] | None = None) -> None:
     """Parquet parts and a dataset.toml, one block of buyers in memory at a time; whole or not at all."""
-    needed = _BYTES_A_PURCHASE * market.n_purchases + _BYTES_A_USER * market.n_users
+    needed = _BYTES_PER_PURCHASE * market.n_purchases + _BYTES_PER_USER * market.n_users
     folder.parent.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder.parent).free
     if needed > free:

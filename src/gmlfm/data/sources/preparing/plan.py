@@ -23,7 +23,7 @@ class Plan:
     out: Path
     split: str
     n_buckets: int
-    rows_a_chunk: int
+    rows_per_chunk: int
     tell: Step
     notes: list[str] = field(default_factory=list)
 

@@ -13,15 +13,15 @@ from gmlfm.data.encoding import Encoder
 from gmlfm.data.prepared import PreparedData, PreparedInfo, ShardInfo
 from gmlfm.data.schema import Schema
 from gmlfm.data.sources.chunks import count_rows
-from gmlfm.data.sources.preparing.dealing import deal_interactions, deal_side
+from gmlfm.data.sources.preparing.assign_ids import number_items, number_users
 from gmlfm.data.sources.preparing.encoding import encode_interactions, encode_side
 from gmlfm.data.sources.preparing.learning import learn
-from gmlfm.data.sources.preparing.numbering import number_items, number_users
+from gmlfm.data.sources.preparing.partition import deal_interactions, deal_side
 from gmlfm.data.sources.preparing.plan import Plan, Step
 from gmlfm.errors import DataError, OptionError
 from gmlfm.storage import write_text
 
-_ROWS_A_BUCKET = 1_000_000
+_ROWS_PER_BUCKET = 1_000_000
 _MOST_BUCKETS = 512
 _SPLITS = ("leave-one-out", "none")
 
@@ -32,7 +32,7 @@ def prepare(
     out: Path,
     *,
     split: str = "leave-one-out",
-    rows_a_bucket: int = _ROWS_A_BUCKET,
+    rows_per_bucket: int = _ROWS_PER_BUCKET,
     progress: Step | None = None,
 ) -> PreparedData:
     """Prepare the files that `schema` names relative to `folder` into `out`; goes on where an earlier try stopped."""
@@ -48,8 +48,8 @@ def prepare(
         raise DataError(f"{out} holds other files; choose a new folder.")
     assert schema.interactions.path is not None
     expected = count_rows(schema.interactions.path, folder)
-    n_buckets = min(_MOST_BUCKETS, math.ceil(expected / rows_a_bucket))
-    plan = Plan(schema, folder, out, split, n_buckets, rows_a_bucket, progress or (lambda *_: None))
+    n_buckets = min(_MOST_BUCKETS, math.ceil(expected / rows_per_bucket))
+    plan = Plan(schema, folder, out, split, n_buckets, rows_per_bucket, progress or (lambda *_: None))
     _begin(plan)
     deal_side(plan, "items", schema.items)
     deal_side(plan, "users", schema.users)
@@ -66,7 +66,7 @@ def prepare(
 
 def _begin(plan: Plan) -> None:
     stamp = json.dumps(
-        {"source": plan.source_hash(), "split": plan.split, "buckets": plan.n_buckets, "rows": plan.rows_a_chunk}
+        {"source": plan.source_hash(), "split": plan.split, "buckets": plan.n_buckets, "rows": plan.rows_per_chunk}
     )
     path = plan.work / "stamp.json"
     if path.exists() and path.read_text(encoding="utf-8") != stamp:

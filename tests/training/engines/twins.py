@@ -1,0 +1,78 @@
+"""Small batches and trainers that are held against a float64 twin."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import torch
+
+from gmlfm.models.base import GradientModel
+from gmlfm.training.engines.eager import ReferenceSteps
+from gmlfm.training.loop import Trainer, TrainingOptions
+from gmlfm.training.sampling.groups import Batch
+
+N_ROWS = 40
+
+
+def batch_of(n: int, user_width: int, group: int, item_width: int, seed: int = 0, weighted: bool = False) -> Batch:
+    """Rows drawn anew for each side, the first one an id, some of the others padding or with values other than 1."""
+    rng = np.random.default_rng(seed)
+
+    def side(*shape: int) -> tuple[np.ndarray, np.ndarray]:
+        ids = rng.integers(1, N_ROWS, shape).astype(np.int32)
+        x = np.where(rng.random(shape) < 0.5, 1.0, rng.normal(size=shape)).astype(np.float32)
+        empty = rng.random(shape) < 0.2
+        if shape[-1]:
+            x[..., 0], empty[..., 0] = 1.0, False
+        return np.where(empty, 0, ids).astype(np.int32), np.where(empty, 0, x).astype(np.float32)
+
+    labels = np.full((n, group), -1.0, np.float32)
+    labels[:, 0] = 1.0
+    weights = rng.uniform(0.5, 3.0, n).astype(np.float32) if weighted else None
+    return Batch(*side(n, user_width), *side(n, group, item_width), labels, weights)
+
+
+def started(model: GradientModel, options: TrainingOptions) -> Trainer:
+    """A trainer in the middle of its work: parameters and moments that are not at zero."""
+    trainer = Trainer(model, N_ROWS, options)
+    for batch in batch_of(24, 3, 3, 2, seed=7).steps(8):
+        ReferenceSteps(trainer.model, trainer.rows, trainer.dense, "squared").step(batch)
+    return trainer
+
+
+def in_double(trainer: Trainer) -> Trainer:
+    twin = Trainer(copy.deepcopy(trainer.model).double(), N_ROWS, trainer.options)
+    twin.table = trainer.table.double()
+    twin.rows = type(trainer.rows)(twin.table, trainer.options.lr, trainer.options.weight_decay)
+    for name, one in twin.rows.state().items():
+        one.copy_(trainer.rows.state()[name])
+    twin.dense.load_state_dict(copy.deepcopy(trainer.dense.state_dict()))
+    return twin
+
+
+def apart(one: torch.Tensor, other: torch.Tensor) -> float:
+    return float((one.double() - other).norm() / other.norm().clamp_min(1e-12))
+
+
+def largest_difference(trainer: Trainer, exact: Trainer) -> float:
+    """Of any parameter or moment, relative to its size."""
+    tensors, _ = trainer.state()
+    right, _ = exact.state()
+    assert tensors.keys() == right.keys()
+    # Row 0 is padding, which some count and some do not.
+    parts = {name: slice(1, None) if name == "rows.count" else ... for name in right}
+    return max(apart(tensors[name].cpu()[parts[name]], one[parts[name]]) for name, one in right.items())
+
+
+GML = {
+    "recommended": {"unit": True, "start": "orthogonal", "h_start": "half"},
+    "dnn": {"start": "orthogonal", "v_scale": 0.3},
+    "mahalanobis": {"transform": "mahalanobis", "start": "orthogonal"},
+    "identity": {"transform": "identity"},
+    "cosine": {"distance": "cosine", "start": "orthogonal"},
+    "cosine of unit vectors": {"distance": "cosine", "start": "orthogonal", "unit": True},
+    "three layers": {"layers": 3, "start": "orthogonal"},
+    "sigmoid": {"activation": "sigmoid", "start": "orthogonal", "v_scale": 1.0},
+    "relu": {"layers": 2, "activation": "relu", "start": "orthogonal", "unit": True},
+}
