@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -95,7 +95,7 @@ class Layers(Transform):
         self._activation = activation if n_layers else "identity"
 
     def packed(self) -> tuple[list[nn.Parameter], list[nn.Parameter], str]:
-        linear = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+        linear: list[Any] = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
         return [layer.weight for layer in linear], [layer.bias for layer in linear], self._activation
 
     def transformed(self, v: Tensor) -> Tensor:

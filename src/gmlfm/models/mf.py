@@ -40,8 +40,9 @@ class MF(FactorModel, PairwiseModel):
         self.bias = nn.Parameter(torch.zeros(()))
 
     def kernel_spec(self) -> KernelSpec | None:
-        l2 = {"user_l2": self.lambda_user, "item_l2": self.lambda_item}
-        return SumsSpec(self.k, (self.bias,), ids_only=True, linear=self.biases, **l2)
+        return SumsSpec(
+            self.k, (self.bias,), ids_only=True, linear=self.biases, user_l2=self.lambda_user, item_l2=self.lambda_item
+        )
 
     @property
     def side_width(self) -> int:
