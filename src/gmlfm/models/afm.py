@@ -6,21 +6,18 @@ r"""Attentional factorization machine.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
 
-from gmlfm.errors import OptionError
-from gmlfm.models.base import Attributes
-from gmlfm.models.layers import FactorModel, at_least_one, linear_term, scaled, share
-from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
+from gmlfm.models.gradient import Attributes
+from gmlfm.models.layers import FactorModel, linear_term, scaled
+from gmlfm.models.settings import Choice, Dropout, Factors, Scale, Setting
 
-SPACE = {
-    "k": FACTORS,
-    "attention": Choice((8, 32, 128, 256)),
-    "dropout": DROPOUT,
-    "attention_l2": Choice((0.0, 0.0001, 0.001, 0.01, 0.1)),  # the published 1 to 16 weigh a sum over the batch, not a mean
-    "v_scale": SCALE,
-}
+_ATTENTION = Setting("units of the attention network", least=1, search=Choice((8, 32, 128, 256)))
+# The published 1 to 16 weigh a sum over the batch, not a mean.
+_L2 = Setting("weight of |W|^2 in the loss", least=0, search=Choice((0.0, 0.0001, 0.001, 0.01, 0.1)))
 
 
 class AFM(FactorModel):
@@ -28,20 +25,18 @@ class AFM(FactorModel):
 
     def __init__(
         self,
-        k: int = 64,
-        attention: int = 32,
-        dropout: float = 0.0,
-        attention_l2: float = 0.0,
-        v_scale: float = 0.01,
+        k: Factors = 64,
+        attention: Annotated[int, _ATTENTION] = 32,
+        dropout: Dropout = 0.0,
+        attention_l2: Annotated[float, _L2] = 0.0,
+        v_scale: Scale = 0.01,
     ) -> None:
         super().__init__(k, 1 + k, v_scale)
-        if not 0 <= attention_l2 < float("inf"):
-            raise OptionError(f"attention_l2 is {attention_l2}; expected 0 or more.")
         self.attention_l2 = attention_l2
         self.bias = nn.Parameter(torch.zeros(()))
-        self.attend = nn.Linear(k, at_least_one(attention, "attention"))
+        self.attend = nn.Linear(k, attention)
         self.importance = nn.Linear(attention, 1, bias=False)
-        self.drop = nn.Dropout(share(dropout, "dropout"))
+        self.drop = nn.Dropout(dropout)
         self.head = nn.Parameter(torch.ones(k))
 
     def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
@@ -50,9 +45,9 @@ class AFM(FactorModel):
         factors = scaled(rows[:, 1:], whole)
         products = factors[..., left, :] * factors[..., right, :]
         logits = self.importance(torch.relu(self.attend(products))).squeeze(-1)
-        there = (whole.x[..., left] != 0) & (whole.x[..., right] != 0)
+        is_present = (whole.x[..., left] != 0) & (whole.x[..., right] != 0)
         # A row with one attribute has no pair: its weights must not become 0 / 0.
-        attention = torch.softmax(logits.masked_fill(~there, -1e30), dim=-1) * there
+        attention = torch.softmax(logits.masked_fill(~is_present, -1e30), dim=-1) * is_present
         pooled: Tensor = self.drop((attention.unsqueeze(-1) * products).sum(-2))
         return self.bias + linear_term(rows[:, :1], whole) + pooled @ self.head
 

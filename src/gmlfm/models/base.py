@@ -1,48 +1,71 @@
-"""What every model answers.
+"""The one protocol that every model meets, and what a model is handed.
 
-A gradient model's parameters are of two kinds: a table with a row for each attribute, which the trainer owns, of which a
-model only ever sees the distinct rows of a batch; and the dense parameters, which are the module's own. A counted model is
-fitted at once from the training positives.
+Nothing outside `gmlfm.models` asks which kind of model it holds; what a model can do it says itself.
 """
 
 from __future__ import annotations
 
+import copy
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gmlfm.data.attributes import AttributeTable, FieldCode
-from gmlfm.data.dataset import Rows
+from gmlfm.data.encoding import Encoded
+from gmlfm.errors import NotSupportedError, OptionError
 from gmlfm.kernels.spec import KernelSpec
+from gmlfm.models.settings import Declared, convert_all, declared_settings
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
+TASKS = ("topn", "rating", "implicit")
+_PAIRS_PER_BLOCK = 256
 
 
 @dataclass(frozen=True)
-class Attributes:
-    """Attributes of some users or items as places in the rows at hand: ids (..., F) int64, x (..., F).
+class UserSide:
+    """N users as a model sees them, each in the context of an occasion.
 
-    fields (..., F) int64 numbers the field of each, for the models that ask for it (`needs_fields`); padding has any.
+    numbers: (N,), by training's count, -1 for a user whom training never listed; attributes: (N, F), the id first;
+    history: items that a single user (N = 1) brings along and training did not see.
     """
 
-    ids: Tensor
-    x: Tensor
-    fields: Tensor | None = None
+    numbers: Ints
+    attributes: AttributeTable
+    history: Ints | None = None
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def slice(self, start: int, stop: int) -> UserSide:
+        rows = slice(start, stop)
+        attributes = AttributeTable(self.attributes.ids[rows], self.attributes.values[rows])
+        return UserSide(self.numbers[rows], attributes, self.history)
 
 
 @dataclass(frozen=True)
-class SideScores:
-    """One side of a score that decomposes: score(u, i) = self_terms_u + self_terms_i + vector_u . vector_i."""
+class ItemSide:
+    """The items that are scored: attributes (I, F), and the number that each has in training, -1 for none."""
 
-    self_terms: Tensor
-    vector: Tensor
+    numbers: Ints
+    attributes: AttributeTable
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a model reads beside ids: attributes of users and items; a history given with the question; labels of earlier
+    ratings, by which it adapts to a user; the graph of training positives."""
+
+    attributes: bool = False
+    history: bool = False
+    labels: bool = False
+    graph: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,117 +78,17 @@ class Layout:
     def n_rows(self) -> int:
         return self.fields[-1].end
 
-    def numbered(self, side: Literal["user", "item"]) -> list[int]:
+    def field_numbers(self, side: Literal["user", "item"]) -> list[int]:
         """The field numbers of a side: users with context, or items."""
-        return [at for at, one in enumerate(self.fields) if (one.part == "item") == (side == "item")]
+        return [number for number, code in enumerate(self.fields) if (code.part == "item") == (side == "item")]
 
     def id_field(self, part: Literal["user", "item"]) -> FieldCode:
-        return next(one for one in self.fields if one.part == part and one.kind == "id")
+        return next(code for code in self.fields if code.part == part and code.kind == "id")
 
     def field_of_row(self) -> npt.NDArray[np.int16]:
         """The field number of every row."""
-        sizes = [self.fields[0].offset, *(one.end - one.offset for one in self.fields)]
+        sizes = [self.fields[0].offset, *(code.end - code.offset for code in self.fields)]
         return np.repeat(np.array([0, *range(len(self.fields))], np.int16), sizes)
-
-
-class GradientModel(nn.Module, ABC):
-    """Scores of (user with context, item) pairs; higher is better."""
-
-    needs_fields: bool = False  # Attributes carry their fields' numbers
-    whole_table: bool = False  # a step sees every row, not the distinct ones of its batch
-
-    @property
-    @abstractmethod
-    def row_width(self) -> int:
-        """Numbers a row of the table holds."""
-
-    @abstractmethod
-    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
-        """(n, row_width) at the start of training."""
-
-    def set_graph(self, user_rows: Rows, item_rows: Rows) -> None:
-        """Before training: the id rows of the training positives, for a model that knows them (a graph)."""
-
-    def transform_rows(self, rows: Tensor) -> Tensor:
-        """What is computed once for each row before any score: (U, row_width) -> (U, anything)."""
-        return rows
-
-    @abstractmethod
-    def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
-        """rows: as `ready` gave them; user_side: users with context, (B, F); answering: items, (B, G, F'). Returns (B, G)."""
-
-    @property
-    def warm_epochs(self) -> int:
-        """Epochs before the model is whole, which early stopping does not judge."""
-        return 0
-
-    def begin_epoch(self, number: int) -> None:
-        """Told before each epoch, the first being 0."""
-
-    def score_sets(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> list[Tensor]:
-        """The scores that the objective is applied to; several where parts are trained side by side."""
-        return [self.scores(rows, user_side, item_side)]
-
-    def kernel_spec(self) -> KernelSpec | None:
-        """What a compiled engine needs to train this model; None where only the eager engine can."""
-        return None
-
-    def penalty(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor | None:
-        """What the objective adds for the rows of a batch and the dense parameters, if anything."""
-        return None
-
-
-class PairwiseModel(GradientModel):
-    """A model whose score is a sum over pairs of attributes: it can be explained, and ranked without scoring every pair.
-
-    decomposes: the score is also own + own + one inner product of the `sides`.
-    ids_only: of each side only the first attribute counts.
-    """
-
-    decomposes: bool = True
-    ids_only: bool = False
-
-    @property
-    @abstractmethod
-    def side_width(self) -> int:
-        """D, the length of the vectors of `sides`."""
-
-    @abstractmethod
-    def linear(self, rows: Tensor) -> Tensor:
-        """w_i of each row: (A, width) -> (A,)."""
-
-    @abstractmethod
-    def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
-        """What a pair of attributes adds at x = 1, the left one coming first in a row: (A, width), (B, width) -> its weight
-        and its distance, (A, B) each, to be multiplied; None where there is no distance."""
-
-    def item_cache(self, table: Tensor) -> tuple[Tensor, ...]:
-        """What `pair_table` reads of the items' rows, kept between questions: (B, row_width) -> tensors of B rows each.
-
-        A view of the table costs no memory; rows read in full and in order cost the least time.
-        """
-        return (self.transform_rows(table),)
-
-    def pair_table(self, left: Tensor, kept: tuple[Tensor, ...]) -> Tensor:
-        """What each pair adds at x = 1: left (A, width), made ready, and B kept rows -> (A, B)."""
-        weight, distance = self.pair_parts(left, *kept)
-        return weight if distance is None else weight * distance
-
-    @abstractmethod
-    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideScores:
-        """One side precomputed, where the score decomposes: own (N,), vector (N, D); the global bias is the user's."""
-
-    def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
-        user, item = self.side_vectors(rows, user_side, is_user=True), self.side_vectors(rows, item_side, is_user=False)
-        return user.self_terms.unsqueeze(1) + item.self_terms + (item.vector @ user.vector.unsqueeze(-1)).squeeze(-1)
-
-    def self_terms(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> Tensor:
-        """A side's linear and within-side terms, (N,); the global bias is the user's."""
-        return self.side_vectors(rows, attributes, is_user=is_user).self_terms
-
-    def position(self, rows: Tensor, attributes: Attributes) -> Tensor:
-        """Where an entity stands in the learned metric, (N, D): near means alike."""
-        return nn.functional.normalize(self.side_vectors(rows, attributes, is_user=False).vector, dim=-1)
 
 
 @dataclass(frozen=True)
@@ -179,7 +102,7 @@ class Positives:
 
 
 @dataclass(frozen=True)
-class Rated:
+class Ratings:
     """Ratings as entity numbers with their labels."""
 
     users: Ints
@@ -187,38 +110,168 @@ class Rated:
     labels: Floats
 
 
-class ClosedFormModel(ABC):
-    """A model without gradients. It answers what retrieval asks; a user of number -1 is one without a history."""
+def _no_batches() -> Any:
+    raise OptionError("there are no training batches here: these inputs are for scoring alone.")
+
+
+@dataclass(frozen=True)
+class FitInputs:
+    """What one fit reads; after loading, what scoring reads beside the weights.
+
+    label_scale: centre and spread of the training labels, in which batches give labels and scores are given back.
+    """
+
+    layout: Layout
+    encoded: Encoded
+    positives: Callable[[], Positives]
+    ratings: Callable[[], Ratings]
+    batches: Callable[[], Any] = _no_batches
+    label_scale: tuple[float, float] = (0.0, 1.0)
+
+    @property
+    def items(self) -> ItemSide:
+        return ItemSide(np.arange(len(self.encoded.item), dtype=np.int32), self.encoded.item)
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """How a fit went. curve: one entry an epoch; protocol: what validation's figures were measured by; diverged: why training
+    stopped before its time."""
+
+    best_epoch: int = 0
+    validation: dict[str, float] = field(default_factory=dict)
+    protocol: str = ""
+    curve: list[dict[str, Any]] = field(default_factory=list)
+    diverged: str = ""
+
+
+class Plan(Protocol):
+    """What fitting offers to a model: training with validation, early stopping and checkpoints."""
+
+    def train(self, model: Any, inputs: FitInputs) -> FitReport:
+        """By gradient steps over batches (GradientModel)."""
+
+    def train_episodes(self, model: Any, inputs: FitInputs) -> FitReport:
+        """User by user (EpisodicModel)."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What one score is the sum of: constant + linear_i + weight_ij distance_ij x_i x_j over the pairs i < j.
+
+    ids: (A,) rows of the table, the user's first; x: (A,); linear: (A,); weight: (A, A); distance: (A, A), None where the model
+    has none. All in the units of the labels.
+    """
+
+    ids: npt.NDArray[np.int64]
+    x: Floats
+    constant: float
+    linear: npt.NDArray[np.float64]
+    weight: npt.NDArray[np.float64]
+    distance: npt.NDArray[np.float64] | None
+
+
+class Model(ABC):
+    """Scores of users and items; higher is better.
+
+    The arguments of __init__ are the model's settings; an argument `layout` is handed the table's layout instead.
+    """
+
+    tasks: ClassVar[frozenset[str]] = frozenset(TASKS)
+    inputs: ClassVar[Inputs] = Inputs()
+    learns_in_epochs: ClassVar[bool] = False  # validation chooses how many
+
+    settings: dict[str, Any]  # as this instance was made
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        missing = sorted(getattr(cls, "__abstractmethods__", ()))
+        if missing:
+            raise OptionError(f"{cls.__name__} has no {missing[0]}{_how_to_write(missing[0])}; see docs/add-a-model.md.")
+        instance = super().__new__(cls)
+        if args or kwargs:
+            given = inspect.signature(cls.__init__).bind(instance, *args, **kwargs).arguments
+            given.pop(next(iter(given)))
+            given.pop("layout", None)
+            declared = cls.declared()
+            convert_all(declared, {name: value for name, value in given.items() if name in declared})
+            object.__setattr__(instance, "settings", dict(given))
+        else:
+            object.__setattr__(instance, "settings", {})
+        return instance
+
+    @classmethod
+    def declared(cls) -> dict[str, Declared]:
+        """The model's own settings."""
+        return declared_settings(cls, leave_out=("layout",))
+
+    @classmethod
+    def newcomers(cls) -> str:
+        """What it goes by for users and items that training never met."""
+        return "attributes" if cls.inputs.attributes else "the same for all"
 
     @abstractmethod
-    def fit(self, positives: Positives) -> None: ...
+    def fit(self, inputs: FitInputs, plan: Plan) -> FitReport: ...
+
+    def attach(self, inputs: FitInputs) -> None:
+        """Keep what scoring reads beside the weights: after loading, and at the beginning of a fit."""
+
+    def over(self, items: ItemSide) -> Model:
+        """The same model, scoring these items instead; items are then named by their place among them."""
+        raise NotSupportedError(f"{type(self).__name__} scores the items it was fitted with alone.")
+
+    def without_user(self, number: int, id_row: int | None, inputs: FitInputs) -> Model:
+        """This model without what it holds of a user; inputs: of the data without them.
+
+        number: as they were counted; id_row: the row of their id in the table, None where they had none.
+        """
+        model = copy.deepcopy(self)
+        model.attach(inputs)
+        return model
 
     @abstractmethod
-    def score_all(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
-        """(N, len(items)) scores."""
+    def score_all(self, users: UserSide, items: Ints) -> Floats:
+        """(N,), (I,) -> (N, I): every user against each of the items."""
 
-    def score_pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
-        """users (N,), items (N, G) -> (N, G)."""
+    def score_pairs(self, users: UserSide, items: Ints) -> Floats:
+        """(N,), (N, G) -> (N, G): each user against their own items."""
         result = np.empty(items.shape, np.float32)
-        for at in range(0, len(users), 256):
-            part = slice(at, at + 256)
-            listed = np.unique(items[part])
-            found = self.score_all(users[part], listed.astype(np.int32))
-            result[part] = np.take_along_axis(found, np.searchsorted(listed, items[part]), axis=1)
+        for start in range(0, len(users), _PAIRS_PER_BLOCK):
+            block = slice(start, start + _PAIRS_PER_BLOCK)
+            distinct = np.unique(items[block]).astype(np.int32)
+            scores = self.score_all(users.slice(start, start + _PAIRS_PER_BLOCK), distinct)
+            result[block] = np.take_along_axis(scores, np.searchsorted(distinct, items[block]), axis=1)
         return result
 
-    def score_pairs_for(self, user_side: AttributeTable, items: Ints, users: Ints | None = None) -> Floats:
-        return self.score_pairs(np.full(len(user_side), -1, np.int32) if users is None else users, items)
-
-    def score_all_for(
-        self, user_side: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None
-    ) -> Floats:
-        """By number where users are known. history: the items of one newcomer; without one, nothing is known of her."""
-        return self.score_all(np.full(len(user_side), -1, np.int32) if users is None else users, items)
-
     @abstractmethod
-    def weights(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         """Everything that scoring needs, to be saved."""
 
     @abstractmethod
-    def load(self, weights: Mapping[str, Tensor]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> Any: ...
+
+    def explain(self, user: UserSide, item: int) -> Terms:
+        """The exact terms of one score."""
+        raise NotSupportedError(f"'{type(self).__name__}' cannot explain a score: it is no sum over pairs of attributes.")
+
+    def positions(self, table: AttributeTable) -> Tensor:
+        """Where users or items stand in the learned metric, (N, D): near means alike."""
+        raise NotSupportedError(f"'{type(self).__name__}' has no metric: its score is no sum over pairs of attributes.")
+
+    def metric(self) -> tuple[Tensor, Tensor]:
+        """The matrix M of a Mahalanobis distance (K, K), and the factors of each row that it measures (n, K)."""
+        raise NotSupportedError(f"'{type(self).__name__}' has no matrix M; gml-fm-md has.")
+
+    def kernel_spec(self) -> KernelSpec | None:
+        """What a compiled engine needs to train this model; None where only the eager engine can."""
+        return None
+
+
+def _how_to_write(method: str) -> str:
+    calls = {
+        "scores": "(self, rows, users, items), which returns (B, G) scores",
+        "row_width": ", the number of parameters in a row of the table",
+        "pair_parts": "(self, left, right), which returns what each pair adds, (A, B), and its distance or None",
+        "fit": "(self, inputs, plan), which learns from inputs.positives() and returns a FitReport",
+        "score_all": "(self, users, items), which returns (N, I) scores",
+    }
+    return calls.get(method, "")

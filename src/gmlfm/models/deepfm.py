@@ -7,15 +7,20 @@ One e for each of the m fields; the members of a set are pooled.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import torch
 from torch import Tensor, nn
 
-from gmlfm.models.base import Attributes, Layout
+from gmlfm.models.base import Layout
 from gmlfm.models.fm import FM
-from gmlfm.models.layers import FactorModel, by_field, mlp, scaled, share, widths
-from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
+from gmlfm.models.gradient import Attributes
+from gmlfm.models.layers import FactorModel, by_field, check_widths, mlp, scaled, widths
+from gmlfm.models.settings import Choice, Dropout, Factors, Scale, Setting
 
-SPACE = {"k": FACTORS, "hidden": Choice(("64", "64,64", "200,200,200", "400,400,400")), "dropout": DROPOUT, "v_scale": SCALE}
+_HIDDEN = Setting(
+    "sizes of the deep part's layers", check=check_widths, search=Choice(("64", "64,64", "200,200,200", "400,400,400"))
+)
 
 
 class Fields(nn.Module):
@@ -26,8 +31,8 @@ class Fields(nn.Module):
 
     def __init__(self, layout: Layout) -> None:
         super().__init__()
-        self.n_users, self.n_items = len(layout.numbered("user")), len(layout.numbered("item"))
-        for name, side in (("users", layout.numbered("user")), ("items", layout.numbered("item"))):
+        self.n_users, self.n_items = len(layout.field_numbers("user")), len(layout.field_numbers("item"))
+        for name, side in (("users", layout.field_numbers("user")), ("items", layout.field_numbers("item"))):
             places = torch.zeros(len(layout.fields), dtype=torch.int64)
             places[side] = torch.arange(len(side))
             self.register_buffer(name, places, persistent=False)
@@ -41,20 +46,20 @@ class Fields(nn.Module):
 
 
 class Deep(nn.Module):
-    """p^T MLP over concatenated fields; what the first layer makes of the user is computed once for all her items."""
+    """p^T MLP over concatenated fields; what the first layer makes of the user is computed once for all their items."""
 
     def __init__(self, n_users: int, n_items: int, k: int, hidden: list[int], dropout: float) -> None:
         super().__init__()
-        first = hidden[0] if hidden else 1
-        self.user, self.item = nn.Linear(n_users * k, first), nn.Linear(n_items * k, first, bias=False)
+        n_first = hidden[0] if hidden else 1
+        self.user, self.item = nn.Linear(n_users * k, n_first), nn.Linear(n_items * k, n_first, bias=False)
         self.rest = nn.Sequential(
-            nn.ReLU(), nn.Dropout(dropout), mlp(first, hidden[1:], dropout), nn.Linear(hidden[-1] if hidden else 1, 1)
+            nn.ReLU(), nn.Dropout(dropout), mlp(n_first, hidden[1:], dropout), nn.Linear(hidden[-1] if hidden else 1, 1)
         )
 
     def forward(self, user: Tensor, item: Tensor) -> Tensor:
         """user (B, fields, K), item (B, G, fields, K) -> (B, G)."""
-        first = self.user(user.flatten(1)).unsqueeze(1) + self.item(item.flatten(2))
-        result: Tensor = self.rest(first).squeeze(-1)
+        hidden = self.user(user.flatten(1)).unsqueeze(1) + self.item(item.flatten(2))
+        result: Tensor = self.rest(hidden).squeeze(-1)
         return result
 
 
@@ -63,11 +68,18 @@ class DeepFM(FactorModel):
 
     needs_fields = True
 
-    def __init__(self, layout: Layout, k: int = 64, hidden: str = "64,64", dropout: float = 0.2, v_scale: float = 0.01) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        k: Factors = 64,
+        hidden: Annotated[str, _HIDDEN] = "64,64",
+        dropout: Dropout = 0.2,
+        v_scale: Scale = 0.01,
+    ) -> None:
         super().__init__(k, 1 + k, v_scale)
         self.machine = FM(k)
         self.fields = Fields(layout)
-        self.deep = Deep(self.fields.n_users, self.fields.n_items, k, widths(hidden, "hidden"), share(dropout, "dropout"))
+        self.deep = Deep(self.fields.n_users, self.fields.n_items, k, widths(hidden), dropout)
 
     def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
         user = self.fields(rows[:, 1:], user_side, is_user=True)

@@ -10,17 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.kernels.spec import KernelSpec, SumsSpec
-from gmlfm.models.base import Attributes, PairwiseModel, SideScores
+from gmlfm.models.gradient import Attributes
 from gmlfm.models.layers import FactorModel, linear_term, scaled
-from gmlfm.models.spaces import FACTORS, SCALE
-
-SPACE = {"k": FACTORS, "v_scale": SCALE}
+from gmlfm.models.pairwise import PairwiseModel, SideVectors
+from gmlfm.models.settings import Factors, Scale
 
 
 class FM(FactorModel, PairwiseModel):
-    """A row is (w, v): O(FK) a row. By sides the score is own_u + own_i + s_u . s_i, where s is the sum of x v."""
+    """A row is (w, v): O(FK) a row. By sides the score is self_u + self_i + s_u . s_i, where s is the sum of x v."""
 
-    def __init__(self, k: int = 64, v_scale: float = 0.01) -> None:
+    decomposes = True
+
+    def __init__(self, k: Factors = 64, v_scale: Scale = 0.01) -> None:
         super().__init__(k, 1 + k, v_scale)
         self.bias = nn.Parameter(torch.zeros(()))
 
@@ -31,15 +32,18 @@ class FM(FactorModel, PairwiseModel):
     def side_width(self) -> int:
         return self.k
 
+    def global_term(self) -> Tensor:
+        return self.bias
+
     def linear(self, rows: Tensor) -> Tensor:
         return rows[:, 0]
 
     def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
         return left[:, 1:] @ right[:, 1:].T, None
 
-    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideScores:
+    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideVectors:
         factors = scaled(rows[:, 1:], attributes)
         total = factors.sum(-2)
         within = 0.5 * (total.square().sum(-1) - factors.square().sum((-1, -2)))
-        own = linear_term(rows[:, :1], attributes) + within
-        return SideScores(own + self.bias if is_user else own, total)
+        self_terms = linear_term(rows[:, :1], attributes) + within
+        return SideVectors(self_terms + self.bias if is_user else self_terms, total)

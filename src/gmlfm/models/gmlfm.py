@@ -7,13 +7,13 @@ A row of the table is (w_i, v_i).
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 
-from gmlfm.distances import Layers, Linear, Measure, Start, Transform, directions
-from gmlfm.errors import OptionError
+from gmlfm.distances import ACTIVATIONS, MEASURES, Layers, Linear, Measure, Start, Transform, directions
+from gmlfm.errors import NotSupportedError
 from gmlfm.kernels.second_order import (
     SideSums,
     across_vectors,
@@ -25,41 +25,40 @@ from gmlfm.kernels.second_order import (
     squared_factored,
 )
 from gmlfm.kernels.spec import KernelSpec, PairsSpec
-from gmlfm.models.base import Attributes, PairwiseModel, SideScores
+from gmlfm.models.gradient import Attributes
 from gmlfm.models.layers import FactorModel, linear_term, take
-from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
+from gmlfm.models.pairwise import PairwiseModel, SideVectors
+from gmlfm.models.settings import Choice, Dropout, Factors, Scale, Setting, one_of
 
-_NUMBERS_PER_PIECE = 16_000_000
-_ROWS_PER_PIECE = 16_384
+_NUMBERS_PER_BLOCK = 16_000_000
+_ROWS_PER_BLOCK = 16_384
+Kind = Literal["identity", "mahalanobis", "dnn"]
+StartOfH = Literal["normal", "half"]
 Form = Literal["auto", "pairs", "factored"]
-
-SPACE = {"k": FACTORS, "layers": Choice((0, 1, 2, 3)), "dropout": DROPOUT, "unit": Choice((False, True)), "v_scale": SCALE}
+_LAYERS = Setting("layers of the dnn transform", least=0, most=3, search=Choice((0, 1, 2, 3)))
+_UNIT = Setting("whether transformed factors are scaled to unit length", search=Choice((False, True)))
 
 
 class GMLFM(FactorModel, PairwiseModel):
-    """Every pair of attributes has a weight and a distance.
-
-    transform: identity, mahalanobis or dnn; distance: a Measure's name; weight=False sets every w_ij to 1."""
+    """Every pair of attributes has a weight and a distance."""
 
     def __init__(
         self,
-        k: int = 64,
-        transform: Literal["identity", "mahalanobis", "dnn"] = "dnn",
-        layers: int = 1,
-        activation: str = "tanh",
-        dropout: float = 0.0,
-        distance: str = "squared",
-        p: float = 2.0,
-        weight: bool = True,
-        unit: bool = False,
-        start: Start = "normal",
-        h_start: Literal["normal", "half"] = "normal",
-        v_scale: float = 0.01,
-        form: Form = "auto",
+        k: Factors = 64,
+        transform: Annotated[Kind, Setting("what makes z of the factors v")] = "dnn",
+        layers: Annotated[int, _LAYERS] = 1,
+        activation: Annotated[str, Setting("after each layer of the dnn transform", check=one_of(ACTIVATIONS))] = "tanh",
+        dropout: Dropout = 0.0,
+        distance: Annotated[str, Setting("of two transformed attributes", check=one_of(MEASURES))] = "squared",
+        p: Annotated[float, Setting("power of the Minkowski distance", least=1)] = 2.0,
+        weight: Annotated[bool, Setting("whether a pair has the weight h.(v_i * v_j); otherwise 1")] = True,
+        unit: Annotated[bool, _UNIT] = False,
+        start: Annotated[Start, Setting("how the transform's matrices start")] = "normal",
+        h_start: Annotated[StartOfH, Setting("how h starts: normal of .01, or a half, by which the sum is FM's")] = "normal",
+        v_scale: Scale = 0.01,
+        form: Annotated[Form, Setting("how pairs are summed in training; auto takes the cheaper one")] = "auto",
     ) -> None:
         super().__init__(k, 1 + k, v_scale)
-        if form not in ("auto", "pairs", "factored"):
-            raise OptionError(f"form is '{form}'; expected auto, pairs or factored.")
         self.form = form
         self.measure = Measure(distance, p)
         self.decomposes = self.measure.decomposes and weight
@@ -77,15 +76,15 @@ class GMLFM(FactorModel, PairwiseModel):
         return self.bias + linear_term(w, attributes) + self._within(v, z, attributes)
 
     def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
-        """By sides: what is within a user is computed once for all the items she is asked about."""
+        """By sides: what is within a user is computed once for all of their items."""
         w, v, z = self._features(rows)
-        own_user = linear_term(w, user_side) + self._within(v, z, user_side)
-        own_item = linear_term(w, item_side) + self._within(v, z, item_side)
-        return self.bias + own_user.unsqueeze(-1) + own_item + self._across(v, z, user_side, item_side)
+        user_terms = linear_term(w, user_side) + self._within(v, z, user_side)
+        item_terms = linear_term(w, item_side) + self._within(v, z, item_side)
+        return self.bias + user_terms.unsqueeze(-1) + item_terms + self._across(v, z, user_side, item_side)
 
-    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideScores:
+    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideVectors:
         _, v, z = self._features(rows)
-        own = self.self_terms(rows, attributes, is_user=is_user)
+        self_terms = self.self_terms(rows, attributes, is_user=is_user)
         v_side, z_side = take(v, attributes), take(z, attributes)
         if self.measure.name == "cosine":
             # Without norms, the sum of x v z^T alone makes the inner product.
@@ -93,7 +92,7 @@ class GMLFM(FactorModel, PairwiseModel):
             vector = (p * self._weight().unsqueeze(-1) if is_user else p).flatten(-2)
         else:
             vector = across_vectors(side_sums(v_side, z_side, attributes.x), self._weight(), is_user=is_user)
-        return SideScores(own, vector)
+        return SideVectors(self_terms, vector)
 
     def kernel_spec(self) -> KernelSpec | None:
         """The squared distance and the cosine, by pairs, with weights and without dropout, have kernels."""
@@ -118,13 +117,22 @@ class GMLFM(FactorModel, PairwiseModel):
 
     def self_terms(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> Tensor:
         w, v, z = self._features(rows)
-        own = linear_term(w, attributes) + self._within(v, z, attributes)
-        return own + self.bias if is_user else own
+        self_terms = linear_term(w, attributes) + self._within(v, z, attributes)
+        return self_terms + self.bias if is_user else self_terms
 
     def position(self, rows: Tensor, attributes: Attributes) -> Tensor:
         """The mean of the attributes' z, in which the distances are."""
         z = take(self._features(rows)[2], attributes) * attributes.x.abs().unsqueeze(-1)
         return z.sum(-2) / attributes.x.abs().sum(-1, keepdim=True).clamp_min(1e-12)
+
+    def metric(self) -> tuple[Tensor, Tensor]:
+        if not isinstance(self.transform, Linear):
+            raise NotSupportedError("only a Mahalanobis distance has a matrix M; gml-fm-md has one.")
+        with torch.no_grad():
+            return self.transform.metric(), self.table[:, 1:]
+
+    def global_term(self) -> Tensor:
+        return self.bias
 
     def linear(self, rows: Tensor) -> Tensor:
         return rows[:, 0]
@@ -140,16 +148,16 @@ class GMLFM(FactorModel, PairwiseModel):
         """v, a view of the table, and z, lengthened where that makes the distance an inner product."""
         v = table[:, 1:]
         z: Tensor | None = None
-        for at in range(0, len(v), _ROWS_PER_PIECE):
-            piece = self.transform(v[at : at + _ROWS_PER_PIECE])
-            piece = self.measure.factor(piece, left=False) if self.measure.decomposes else piece
-            z = piece.new_empty(len(v), piece.shape[1]) if z is None else z
-            z[at : at + len(piece)] = piece
+        for start in range(0, len(v), _ROWS_PER_BLOCK):
+            block = self.transform(v[start : start + _ROWS_PER_BLOCK])
+            block = self.measure.factor(block, left=False) if self.measure.decomposes else block
+            z = block.new_empty(len(v), block.shape[1]) if z is None else z
+            z[start : start + len(block)] = block
         return v, v if z is None else z
 
-    def pair_table(self, left: Tensor, kept: tuple[Tensor, ...]) -> Tensor:
+    def pair_table(self, left: Tensor, item_cache: tuple[Tensor, ...]) -> Tensor:
         _, v_left, z_left = self._features(left)
-        v, z = kept
+        v, z = item_cache
         # Items first: a tall matrix times a narrow one runs in half the time of the wide product.
         if self.measure.decomposes:
             table = z @ self.measure.factor(z_left, left=True).T
@@ -158,9 +166,9 @@ class GMLFM(FactorModel, PairwiseModel):
         return (table if self.h is None else table.mul_(v @ (v_left * self.h).T)).T
 
     def _distances(self, left: Tensor, right: Tensor) -> Tensor:
-        """(A, K), (B, K) -> (A, B). Those without an inner-product form hold (A, B, K) numbers at a time: they go in pieces."""
-        step = max(1, len(left) if self.measure.decomposes else _NUMBERS_PER_PIECE // (len(right) * self.k))
-        return torch.cat([self.measure(left[at : at + step], right) for at in range(0, len(left), step)])
+        """(A, K), (B, K) -> (A, B). Those without an inner-product form hold (A, B, K) numbers at a time: they go in blocks."""
+        step = max(1, len(left) if self.measure.decomposes else _NUMBERS_PER_BLOCK // (len(right) * self.k))
+        return torch.cat([self.measure(left[start : start + step], right) for start in range(0, len(left), step)])
 
     def _features(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Linear weights, factors and transformed factors."""
@@ -179,7 +187,7 @@ class GMLFM(FactorModel, PairwiseModel):
         """Pairs with one attribute on each side: (B, F), (B, G, F') -> (B, G)."""
         v_user, z_user, v_item, z_item = take(v, user_side), take(z, user_side), take(v, item_side), take(z, item_side)
         if self._factored(user_side.ids.shape[-1] + item_side.ids.shape[-1]):
-            user = SideSums(*(one.unsqueeze(1) for one in side_sums(v_user, z_user, user_side.x)))
+            user = SideSums(*(total.unsqueeze(1) for total in side_sums(v_user, z_user, user_side.x)))
             return squared_across(user, side_sums(v_item, z_item, item_side.x), self._weight())
         weights = self._weights(v_user, user_side.x, v_item.flatten(1, 2), item_side.x.flatten(1, 2))
         products = weights * self.measure(z_user, z_item.flatten(1, 2))
@@ -201,19 +209,13 @@ class GMLFM(FactorModel, PairwiseModel):
         return self.form == "factored" or not pairs_are_cheaper(n_attributes, self.k)
 
 
-def _transform(kind: str, k: int, layers: int, activation: str, dropout: float, unit: bool, start: Start) -> Transform:
+def _transform(kind: Kind, k: int, layers: int, activation: str, dropout: float, unit: bool, start: Start) -> Transform:
     if kind == "identity":
         return Transform(unit)
     if kind == "mahalanobis":
         return Linear(k, unit, start)
-    if kind == "dnn":
-        return Layers(k, layers, activation, dropout, unit, start)
-    raise OptionError(f"transform is '{kind}'; expected identity, mahalanobis or dnn.")
+    return Layers(k, layers, activation, dropout, unit, start)
 
 
-def _start_of_h(kind: str, k: int) -> Tensor:
-    if kind == "half":
-        return torch.full((k,), 0.5)
-    if kind == "normal":
-        return torch.empty(k).normal_(0.0, 0.01)
-    raise OptionError(f"h_start is '{kind}'; expected normal or half.")
+def _start_of_h(kind: StartOfH, k: int) -> Tensor:
+    return torch.full((k,), 0.5) if kind == "half" else torch.empty(k).normal_(0.0, 0.01)

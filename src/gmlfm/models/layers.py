@@ -8,10 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gmlfm.errors import OptionError
-from gmlfm.models.base import Attributes, GradientModel
-
-_MOST_FACTORS = 10_000
+from gmlfm.models.gradient import Attributes, GradientModel
 
 
 def take(rows: Tensor, attributes: Attributes) -> Tensor:
@@ -36,31 +33,19 @@ def linear_term(weights: Tensor, attributes: Attributes) -> Tensor:
 
 
 def user_beside(user: Tensor, item: Tensor) -> Tensor:
-    """The user's (B, D) for each of her items: (B, G, D)."""
+    """The user's (B, D) for each of their items: (B, G, D)."""
     return user.unsqueeze(1).expand(-1, item.shape[1], -1)
 
 
-def widths(text: str, name: str) -> list[int]:
-    """Layer sizes as an option writes them: '64,32'; '' for none."""
-    try:
-        found = [int(one) for one in text.split(",") if one.strip()]
-    except ValueError as error:
-        raise OptionError(f"{name} is '{text}'; expected whole numbers such as 64,32.") from error
-    if any(one < 1 for one in found):
-        raise OptionError(f"{name} is '{text}'; expected sizes of 1 or more.")
-    return found
+def widths(text: str) -> list[int]:
+    """Layer sizes as a setting writes them: '64,32'; '' for none."""
+    return [int(size) for size in text.split(",") if size.strip()]
 
 
-def share(value: float, name: str) -> float:
-    if not 0 <= value < 1:
-        raise OptionError(f"{name} is {value}; expected at least 0 and below 1.")
-    return value
-
-
-def at_least_one(value: int, name: str) -> int:
-    if value < 1:
-        raise OptionError(f"{name} is {value}; expected 1 or more.")
-    return value
+def check_widths(text: str) -> str | None:
+    """What a text of layer sizes should have been; None where it is one."""
+    sizes = [size.strip() for size in text.split(",") if size.strip()]
+    return None if all(size.isdecimal() and int(size) >= 1 for size in sizes) else "sizes of 1 or more, such as 64,32"
 
 
 class FactorModel(GradientModel):
@@ -68,10 +53,6 @@ class FactorModel(GradientModel):
 
     def __init__(self, k: int, width: int, v_scale: float) -> None:
         super().__init__()
-        if not 1 <= k <= _MOST_FACTORS:
-            raise OptionError(f"k is {k}; expected 1 to {_MOST_FACTORS:,} factors.")
-        if not 0 <= v_scale < float("inf"):
-            raise OptionError(f"v_scale is {v_scale}; expected a finite number of 0 or more.")
         self.k, self.v_scale, self._width = k, v_scale, width
 
     @property
@@ -88,8 +69,8 @@ class Normed(nn.BatchNorm1d):
     def forward(self, values: Tensor) -> Tensor:
         flat = values.reshape(-1, values.shape[-1])
         if self.training and len(flat) < 2:
-            alone = functional.batch_norm(flat, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
-            return alone.view(values.shape)
+            normed = functional.batch_norm(flat, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+            return normed.view(values.shape)
         return super().forward(flat).view(values.shape)
 
 

@@ -1,6 +1,6 @@
 r"""MAMO: memory-augmented meta-optimization for newcomers (Dong et al., KDD 2020).
 
-A user is a task: the network starts from weights that her profile chooses, and is adapted to the few ratings she has given.
+A user is a task: the network starts from weights that their profile chooses, and is adapted to the few ratings they gave.
 
 .. math::
     e_u = f_\theta(p_u), \quad e_i = f_\psi(p_i), \quad \hat y(u, i) = g_\omega(M_u [e_u; e_i])
@@ -27,9 +27,10 @@ with the support loss's gradient at the initial weights, and M_u after its local
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import copy
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import inf, sqrt
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -38,31 +39,32 @@ from torch import Tensor
 from torch.nn import functional
 
 from gmlfm.data.attributes import AttributeTable
-from gmlfm.data.dataset import Rows
-from gmlfm.data.encoding import Encoded
-from gmlfm.errors import DataError, OptionError
-from gmlfm.models.base import Floats, Ints, Layout, Rated
-from gmlfm.models.episodes import ByUser, Episode, Profiles, divided, profile_sides
-from gmlfm.models.spaces import Choice, Real, Space
+from gmlfm.errors import DataError
+from gmlfm.models.base import FitInputs, Floats, Ints, ItemSide, Layout, Ratings, UserSide
+from gmlfm.models.episodic import EpisodicModel, Progress
+from gmlfm.models.mamo_network import (
+    BIASES,
+    Shapes,
+    Weights,
+    attention,
+    checked_weights,
+    initial_weights,
+    layer_shapes,
+    leaf,
+    recalled,
+    rewritten,
+    through_layers,
+)
+from gmlfm.models.mamo_profiles import ByUser, Episode, Profiles, divide, profile_sides
+from gmlfm.models.settings import Choice, Real, Setting
 
-Weights = dict[str, Tensor]
 _EPOCH_STREAM = 30  # keeps the epochs' random numbers apart from those that other parts draw from the same seed
 _ITEMS_PER_BLOCK = 10_000
-_BIASES = "memory.bias."
-SPACE: dict[str, Space] = {
-    "k": Choice((16, 32, 64, 100)),
-    "layers": Choice((1, 2)),
-    "tau": Choice((0.01, 0.1, 1.0)),
-    "gamma": Choice((0.02, 0.1)),
-    "local_lr": Real(0.003, 0.1),
-    "inner": Choice((1, 3, 5)),
-}
 
 
-class Mamo:
-    """output: 'regression', or 'classes' (softmax over the distinct training labels, the score is their expectation).
+class Mamo(EpisodicModel):
+    """Without the feature memory every bias a_u M_U is 0; without the task memory M_u is one learned matrix for all users.
 
-    feature_memory=False sets every bias a_u M_U to 0; task_memory=False makes M_u one learned matrix for all users.
     The network predicts (label - mean) / spread of the first epoch's labels. At the start every layer keeps the length of
     its input on average, and profiles have a length of about 1: longer ones would make the published rates diverge.
     """
@@ -70,218 +72,167 @@ class Mamo:
     def __init__(
         self,
         layout: Layout,
-        k: int = 100,
-        layers: int = 2,
-        alpha: float = 0.5,
-        beta: float = 0.05,
-        gamma: float = 0.1,
-        tau: float = 0.01,
-        local_lr: float = 0.01,
-        slots: int = 3,
-        inner: int = 3,
-        tasks_per_batch: int = 5,
-        output: str = "regression",
-        feature_memory: bool = True,
-        task_memory: bool = True,
-        lr: float = 0.05,
-        seed: int = 0,
+        k: Annotated[int, Setting("units of each layer", least=1, search=Choice((16, 32, 64, 100)))] = 100,
+        layers: Annotated[int, Setting("layers of each network", least=1, search=Choice((1, 2)))] = 2,
+        alpha: Annotated[float, Setting("rate at which the memory of profiles is written", least=0, most=1)] = 0.5,
+        beta: Annotated[float, Setting("rate at which the memory of biases is written", least=0, most=1)] = 0.05,
+        gamma: Annotated[
+            float, Setting("rate at which the memory of tasks is written", least=0, most=1, search=Choice((0.02, 0.1)))
+        ] = 0.1,
+        tau: Annotated[float, Setting("weight of the remembered bias", least=0, search=Choice((0.01, 0.1, 1.0)))] = 0.01,
+        local_lr: Annotated[float, Setting("rate of the steps that adapt to a user", above=0, search=Real(0.003, 0.1))] = 0.01,
+        slots: Annotated[int, Setting("slots of the memories", least=1)] = 3,
+        inner: Annotated[int, Setting("steps that adapt to a user", least=1, search=Choice((1, 3, 5)))] = 3,
+        tasks_per_batch: Annotated[int, Setting("users of a global step", least=1)] = 5,
+        output: Annotated[
+            Literal["regression", "classes"],
+            Setting("a number, or a softmax over the distinct training labels whose expectation is the score"),
+        ] = "regression",
+        feature_memory: Annotated[bool, Setting("whether profiles choose a bias of the user network")] = True,
+        task_memory: Annotated[bool, Setting("whether profiles choose the matrix between user and item")] = True,
+        lr: Annotated[float, Setting("rate of the global steps", above=0)] = 0.05,
+        seed: Annotated[int, Setting("of weights and of the order of users", least=0)] = 0,
     ) -> None:
-        counts = {"k": k, "layers": layers, "slots": slots, "inner": inner, "tasks_a_batch": tasks_per_batch}
-        for name, count in counts.items():
-            _demand(count >= 1, name, count, "1 or more")
-        for name, share in {"alpha": alpha, "beta": beta, "gamma": gamma}.items():
-            _demand(0.0 <= share <= 1.0, name, share, "0 to 1")
-        for name, rate in {"local_lr": local_lr, "lr": lr}.items():
-            _demand(0.0 < rate < inf, name, rate, "a number above 0")
-        _demand(0.0 <= tau < inf, "tau", tau, "0 or more")
-        _demand(seed >= 0, "seed", seed, "0 or more")
-        _demand(output in ("regression", "classes"), "output", f"'{output}'", "regression or classes")
         self.k, self.layers, self.slots, self.inner, self.tasks_per_batch = k, layers, slots, inner, tasks_per_batch
         self.alpha, self.beta, self.gamma, self.tau, self.local_lr, self.lr = alpha, beta, gamma, tau, local_lr, lr
         self.classes, self.feature_memory, self.task_memory, self.seed = output == "classes", feature_memory, task_memory, seed
-        self._user_side, self._item_side = profile_sides(layout)
+        self._user_profiles, self._item_profiles = profile_sides(layout)
         self._weights: Weights = {}
-        self._known: _Known | None = None
+        self._data: _ScoringData | None = None
         self._item_vectors: Tensor | None = None
 
-    def read(self, encoded: Encoded, support: Rated) -> None:
-        """The attributes by number, and the ratings that a user is adapted on when she is scored."""
-        self._known = _Known(encoded.user, encoded.item, ByUser.of(support))
+    def attach(self, inputs: FitInputs) -> None:
+        self._data = _ScoringData(inputs.encoded.user, inputs.encoded.item, inputs.encoded.item, ByUser.of(inputs.ratings()))
         self._item_vectors = None
 
-    def epoch(self, tasks: Rated, number: int, tell: Callable[[int, int, float], None]) -> float:
-        """One pass over the users of `tasks`; returns the mean over users of their query losses.
+    def over(self, items: ItemSide) -> Mamo:
+        model = copy.copy(self)
+        model._data, model._item_vectors = replace(self._attached, items=items.attributes), None
+        return model
 
-        A random quarter of a user's ratings, one at least, is her query set; who has one rating only is passed over.
-        """
-        by_user = ByUser.of(tasks)
+    def run_epoch(self, ratings: Ratings, number: int, report: Progress) -> float:
+        """A random quarter of a user's ratings, one at least, is their query set; who has one rating only is passed over."""
+        by_user = ByUser.of(ratings)
         users = by_user.with_ratings(2)
         if len(users) == 0:
             raise DataError("no user has two ratings or more, so none can be divided into support and query; add ratings.")
         if not self._weights:
-            self._weights = self._started(tasks.labels)
+            self._weights = self._initial_weights(ratings.labels)
         generator = np.random.default_rng([self.seed, _EPOCH_STREAM, number])
-        users, done, total = generator.permutation(users), 0, 0.0
+        users, n_done, total = generator.permutation(users), 0, 0.0
         for start in range(0, len(users), self.tasks_per_batch):
-            batch = [divided(by_user, user, generator) for user in users[start : start + self.tasks_per_batch]]
+            batch = [divide(by_user, user, generator) for user in users[start : start + self.tasks_per_batch]]
             total += self._learn(batch)
-            done += len(batch)
-            tell(done, len(users), total / done)
-        return total / done
+            n_done += len(batch)
+            report(n_done, len(users), total / n_done)
+        return total / n_done
 
-    def score_pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
-        """users (N,), items (N, G) -> (N, G). Each distinct user is adapted once; -1 is somebody of unknown profile."""
+    def score_pairs(self, users: UserSide, items: Ints) -> Floats:
+        """Each distinct user is adapted once; a user without support ratings keeps what their profile starts from."""
         result = np.empty(items.shape, np.float32)
         vectors = self._all_items()
-        for user, here in _grouped(users):
-            local, profile = self._adapted_to(user)
-            asked = torch.from_numpy(items[here].ravel().astype(np.int64))
-            result[here] = self._scores(local, profile, vectors[asked]).reshape(len(here), -1)
+        for places in _distinct_users(users.numbers):
+            local, profile = self._adapted_to(users, places[0])
+            chosen = torch.from_numpy(items[places].ravel().astype(np.int64))
+            result[places] = self._scores(local, profile, vectors[chosen]).reshape(len(places), -1)
         return result
 
-    def score_all(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
-        """(N, len(items)); O(len(items) K^2) for each layer and distinct user."""
+    def score_all(self, users: UserSide, items: Ints) -> Floats:
+        """O(len(items) K^2) for each layer and distinct user. A history has no labels to adapt on."""
         result = np.empty((len(users), len(items)), np.float32)
         vectors = self._all_items()[torch.from_numpy(items.astype(np.int64))]
-        for user, here in _grouped(users):
-            result[here] = self._scores(*self._adapted_to(user), vectors)
+        for places in _distinct_users(users.numbers):
+            result[places] = self._scores(*self._adapted_to(users, places[0]), vectors)
         return result
 
-    def score_pairs_for(self, user_side: AttributeTable, items: Ints, users: Ints | None = None) -> Floats:
-        """By number where users are known, else from the attributes alone: (N, G) -> (N, G)."""
-        result = np.empty(items.shape, np.float32)
-        for at in range(len(items)):
-            one = AttributeTable(user_side.ids[at : at + 1], user_side.values[at : at + 1])
-            result[at] = self.score_all_for(one, items[at], None if users is None else users[at : at + 1])[0]
-        return result
+    def state_dict(self) -> Weights:
+        """All parameters, the memories (memory.*) and what the labels were like (label.*)."""
+        return dict(self._trained)
 
-    def score_all_for(
-        self, user_side: AttributeTable, items: Ints, users: Ints | None = None, history: Ints | None = None
-    ) -> Floats:
-        """By number where a user has one, otherwise from her attributes alone; history has no labels to adapt on."""
-        numbers = np.full(len(user_side), -1, np.int32) if users is None else users
-        result = np.empty((len(user_side), len(items)), np.float32)
-        known = np.flatnonzero(numbers >= 0)
-        if len(known):
-            result[known] = self.score_all(numbers[known], items)
-        vectors = self._all_items()[torch.from_numpy(items.astype(np.int64))]
-        for at in np.flatnonzero(numbers < 0):
-            profile = self._profile(self._user_side.attributes(user_side, np.array([at])))[0]
-            result[at] = self._scores(self._local_start(attention(profile, self._keys)), profile, vectors)
-        return result
-
-    def weights(self) -> Weights:
-        """Copies of all parameters, the memories (memory.*) and what the labels were like (label.*)."""
-        return {name: one.clone() for name, one in self._learnt.items()}
-
-    def load(self, weights: Mapping[str, Tensor]) -> None:
-        levels = weights["label.levels"]
-        expected = self._shapes(len(levels)) | {"label.mean": (), "label.spread": (), "label.levels": (len(levels),)}
-        if surplus := sorted(set(weights) - set(expected)):
-            raise ValueError(f"'{surplus[0]}' is no weight of this model.")
-        for name, shape in expected.items():
-            if tuple(weights[name].shape) != shape:
-                raise ValueError(f"'{name}' has the shape {tuple(weights[name].shape)}; expected {shape}.")
-        self._weights = {name: weights[name].to("cpu", torch.float32, copy=True).contiguous() for name in expected}
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        n_levels = len(state["label.levels"])
+        of_labels: Shapes = {"label.mean": (), "label.spread": (), "label.levels": (n_levels,)}
+        self._weights = checked_weights(dict(state), self._shapes(n_levels) | of_labels)
         self._item_vectors = None
 
-    def _shapes(self, n_levels: int) -> dict[str, tuple[int, ...]]:
+    def _shapes(self, n_levels: int) -> Shapes:
         """Of all parameters and memories, in the order in which they are drawn."""
-        k = self.k
-        user = _stack("user", self.layers, self._user_side.n_fields * k, k)
-        shapes: dict[str, tuple[int, ...]] = {"embedding": (self._item_side.end, k)}
-        shapes |= user | _stack("item", self.layers, self._item_side.n_fields * k, k) | _stack("head", self.layers, k, k)
-        n_out = n_levels if self.classes else 1
-        shapes |= {"head.out.weight": (n_out, k), "head.out.bias": (n_out,)}
+        k, n_user_inputs = self.k, self._user_profiles.n_fields * self.k
+        user = layer_shapes("user", self.layers, n_user_inputs, k)
+        shapes: Shapes = {"embedding": (self._item_profiles.end, k)}
+        shapes |= user | layer_shapes("item", self.layers, self._item_profiles.n_fields * k, k)
+        shapes |= layer_shapes("head", self.layers, k, k)
+        n_outputs = n_levels if self.classes else 1
+        shapes |= {"head.out.weight": (n_outputs, k), "head.out.bias": (n_outputs,)}
         if not self.task_memory:
             shapes["task"] = (k, 2 * k)
         if self.feature_memory or self.task_memory:
-            shapes["memory.keys"] = (self.slots, self._user_side.n_fields * k)
+            shapes["memory.keys"] = (self.slots, n_user_inputs)
         if self.feature_memory:
-            shapes |= {_BIASES + name: (self.slots, *shape) for name, shape in user.items()}
+            shapes |= {BIASES + name: (self.slots, *shape) for name, shape in user.items()}
         if self.task_memory:
             shapes["memory.task"] = (self.slots, k, 2 * k)
         return shapes
 
-    def _started(self, labels: Floats) -> Weights:
-        """Weights at the start of training; they depend on the seed, the shapes and the labels' scale alone."""
+    def _initial_weights(self, labels: Floats) -> Weights:
         levels = np.unique(labels) if self.classes else np.empty(0, np.float32)
-        spread = float(np.std(labels, dtype=np.float64))
-        generator = torch.Generator().manual_seed(self.seed)
-        found = {name: self._drawn(name, shape, generator) for name, shape in self._shapes(len(levels)).items()}
-        found["label.mean"] = torch.tensor(float(np.mean(labels, dtype=np.float64)), dtype=torch.float32)
-        found["label.spread"] = torch.tensor(spread if spread > 0.0 else 1.0, dtype=torch.float32)
-        found["label.levels"] = torch.from_numpy(levels.astype(np.float32))
-        return found
-
-    def _drawn(self, name: str, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-        """Normal, of the deviation that keeps lengths through each layer; biases and their memory start at 0."""
-        if name.endswith("bias") or name.startswith(_BIASES):
-            return torch.zeros(shape)
-        deviation = {
-            "embedding": 1.0 / sqrt(self.k * max(self._user_side.n_fields, self._item_side.n_fields)),
-            "head.out.weight": 1.0 / sqrt(self.k),
-            "task": 1.0 / sqrt(2 * self.k),
-            # Reading averages the slots, which are drawn apart.
-            "memory.task": sqrt(self.slots / (2 * self.k)),
-            "memory.keys": 1.0,
-        }.get(name, sqrt(2.0 / shape[0]))
-        return torch.empty(shape).normal_(0.0, deviation, generator=generator)
+        n_fields = max(self._user_profiles.n_fields, self._item_profiles.n_fields)
+        return initial_weights(self._shapes(len(levels)), self.k, n_fields, self.slots, levels, labels, self.seed)
 
     @property
-    def _learnt(self) -> Weights:
+    def _trained(self) -> Weights:
         if not self._weights:
             raise DataError("this model has neither been trained nor loaded; train it for an epoch first.")
         return self._weights
 
     @property
-    def _data(self) -> _Known:
-        if self._known is None:
-            raise DataError("this model has not been given any attributes; call read first.")
-        return self._known
+    def _attached(self) -> _ScoringData:
+        if self._data is None:
+            raise DataError("this model has not been given any attributes; call attach first.")
+        return self._data
 
     @property
     def _keys(self) -> Tensor | None:
-        return self._learnt.get("memory.keys")
+        return self._trained.get("memory.keys")
 
     def _learn(self, batch: list[Episode]) -> float:
         """A global step from the query losses of some users; returns their sum."""
         vectors = self._vectors_of(batch)
         losses, adapted = [], []
         for task, profile, items in zip(batch, vectors.profiles, vectors.items, strict=True):
-            asked, support = slice(task.n_query), slice(task.n_query, None)
+            query, support = slice(task.n_query), slice(task.n_query, None)
             targets = self._targets(task.labels)
             local = self._adapt_and_write(profile.detach(), items[support].detach(), targets[support])
-            adapted.append({name: _leaf(one) for name, one in local.items()})
-            losses.append(self._checked(self._loss(self._outputs(adapted[-1], profile, items[asked]), targets[asked])))
+            adapted.append({name: leaf(tensor) for name, tensor in local.items()})
+            losses.append(self._checked(self._loss(self._outputs(adapted[-1], profile, items[query]), targets[query])))
         self._step(torch.stack(losses).mean(), vectors, adapted)
         return float(torch.stack(losses).detach().double().sum())
 
     def _vectors_of(self, batch: list[Episode]) -> _Vectors:
         """Each distinct item of the batch goes through the item network once."""
-        listed, place = np.unique(np.concatenate([task.items for task in batch]), return_inverse=True)
-        users = self._user_side.attributes(self._data.users, np.array([task.user for task in batch]))
-        items = self._item_side.attributes(self._data.items, listed)
+        distinct, place = np.unique(np.concatenate([task.items for task in batch]), return_inverse=True)
+        users = self._user_profiles.attributes(self._attached.users, np.array([task.user for task in batch]))
+        items = self._item_profiles.attributes(self._attached.training_items, distinct)
         # A leaf of the batch's own rows: the gradient of the whole table would cost the table's size at each step.
-        used, renumbered = torch.unique(torch.cat([users.rows.flatten(), items.rows.flatten()]), return_inverse=True)
-        of_users, of_items = renumbered[: users.rows.numel()], renumbered[users.rows.numel() :]
-        leaves = {name: _leaf(one) for name, one in self._learnt.items() if name.startswith("item.")}
-        rows = leaves["embedding"] = _leaf(self._learnt["embedding"][used])
-        profiles = replace(users, rows=of_users.view_as(users.rows)).profiles(rows)
-        item_profiles = replace(items, rows=of_items.view_as(items.rows)).profiles(rows)
-        found = _through(leaves, "item", self.layers, item_profiles)
-        each = torch.split(functional.embedding(torch.from_numpy(place), found), [len(task.items) for task in batch])
-        return _Vectors(leaves, used, profiles, list(each))
+        used, places = torch.unique(torch.cat([users.rows.flatten(), items.rows.flatten()]), return_inverse=True)
+        user_places, item_places = places[: users.rows.numel()], places[users.rows.numel() :]
+        leaves = {name: leaf(tensor) for name, tensor in self._trained.items() if name.startswith("item.")}
+        rows = leaves["embedding"] = leaf(self._trained["embedding"][used])
+        profiles = replace(users, rows=user_places.view_as(users.rows)).profiles(rows)
+        item_profiles = replace(items, rows=item_places.view_as(items.rows)).profiles(rows)
+        vectors = through_layers(leaves, "item", self.layers, item_profiles)
+        by_task = torch.split(functional.embedding(torch.from_numpy(place), vectors), [len(task.items) for task in batch])
+        return _Vectors(leaves, used, profiles, list(by_task))
 
     def _step(self, loss: Tensor, vectors: _Vectors, adapted: list[Weights]) -> None:
         """The loss's gradient at the leaves and at the adapted weights, applied to what they started from."""
-        wanted = [*vectors.leaves.items(), *(pair for local in adapted for pair in local.items())]
-        gradients = torch.autograd.grad(loss, [leaf for _, leaf in wanted])
-        for (name, _), gradient in zip(wanted, gradients, strict=True):
+        leaves = [*vectors.leaves.items(), *(pair for local in adapted for pair in local.items())]
+        gradients = torch.autograd.grad(loss, [tensor for _, tensor in leaves])
+        for (name, _), gradient in zip(leaves, gradients, strict=True):
             if name == "embedding":
-                self._learnt[name].index_add_(0, vectors.used, gradient, alpha=-self.lr)
-            elif name in self._learnt:  # M_u has no weight behind it where it comes from the memory
-                self._learnt[name].sub_(gradient, alpha=self.lr)
+                self._trained[name].index_add_(0, vectors.used, gradient, alpha=-self.lr)
+            elif name in self._trained:  # M_u has no weight behind it where it comes from the memory
+                self._trained[name].sub_(gradient, alpha=self.lr)
         self._item_vectors = None
 
     def _adapt_and_write(self, profile: Tensor, items: Tensor, targets: Tensor) -> Weights:
@@ -294,23 +245,24 @@ class Mamo:
     def _write(self, attended: Tensor, profile: Tensor, gradient: Weights, task: Tensor) -> None:
         written = {"memory.keys": (profile, self.alpha)}
         if self.feature_memory:
-            written |= {_BIASES + name: (one, self.beta) for name, one in gradient.items() if name.startswith("user.")}
+            of_users = {name: tensor for name, tensor in gradient.items() if name.startswith("user.")}
+            written |= {BIASES + name: (tensor, self.beta) for name, tensor in of_users.items()}
         if self.task_memory:
             written["memory.task"] = (task, self.gamma)
         for name, (value, share) in written.items():
-            self._learnt[name] = rewritten(self._learnt[name], attended, value, share)
+            self._trained[name] = rewritten(self._trained[name], attended, value, share)
 
     def _local_start(self, attended: Tensor | None) -> Weights:
         """What a user's adaptation starts from: user network, head and M_u."""
-        start = {name: one for name, one in self._learnt.items() if name.startswith(("user.", "head.", "task"))}
+        start = {name: tensor for name, tensor in self._trained.items() if name.startswith(("user.", "head.", "task"))}
         if self.feature_memory:
             assert attended is not None
             for name in start:
                 if name.startswith("user."):
-                    start[name] = start[name] - self.tau * recalled(self._learnt[_BIASES + name], attended)
+                    start[name] = start[name] - self.tau * recalled(self._trained[BIASES + name], attended)
         if self.task_memory:
             assert attended is not None
-            start["task"] = recalled(self._learnt["memory.task"], attended)
+            start["task"] = recalled(self._trained["memory.task"], attended)
         return start
 
     def _adapted(self, start: Weights, profile: Tensor, items: Tensor, targets: Tensor) -> tuple[Weights, Weights]:
@@ -318,45 +270,53 @@ class Mamo:
 
         profile: (P K,); items: (S, K) vectors; targets: (S,). O(inner S K^2) for each layer.
         """
-        current, first = start, None
+        current, gradient_at_start = start, None
         for _ in range(self.inner):
-            leaves = {name: _leaf(one) for name, one in current.items()}
+            leaves = {name: leaf(tensor) for name, tensor in current.items()}
             loss = self._checked(self._loss(self._outputs(leaves, profile, items), targets))
             gradient = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
-            current = {name: one.detach() - self.local_lr * gradient[name] for name, one in leaves.items()}
-            first = first or gradient
-        assert first is not None
-        return current, first
+            current = {name: tensor.detach() - self.local_lr * gradient[name] for name, tensor in leaves.items()}
+            gradient_at_start = gradient_at_start or gradient
+        assert gradient_at_start is not None
+        return current, gradient_at_start
 
-    def _adapted_to(self, user: int) -> tuple[Weights, Tensor]:
-        """A user's weights and profile; without support ratings, or unknown (-1), she keeps what her profile starts from."""
-        attributes = self._user_side.unknown if user < 0 else self._user_side.attributes(self._data.users, np.array([user]))
-        profile = self._profile(attributes)[0]
+    def _adapted_to(self, users: UserSide, place: int) -> tuple[Weights, Tensor]:
+        """A user's weights and profile, after the support ratings that training knows of them."""
+        profile = self._profile(self._user_profiles.attributes(users.attributes, np.array([place])))[0]
         local = self._local_start(attention(profile, self._keys))
-        support = self._data.support
-        here = support.places(user)
-        if len(here) == 0:
+        data, number = self._attached, int(users.numbers[place])
+        rated = data.support.places(number) if number >= 0 else np.empty(0, np.int64)
+        if len(rated) == 0:
             return local, profile
-        vectors = self._all_items()[torch.from_numpy(support.items[here].astype(np.int64))]
-        return self._adapted(local, profile, vectors, self._targets(support.labels[here]))[0], profile
+        vectors = self._support_vectors(data.support.items[rated])
+        return self._adapted(local, profile, vectors, self._targets(data.support.labels[rated]))[0], profile
 
     def _profile(self, attributes: Profiles) -> Tensor:
-        return attributes.profiles(self._learnt["embedding"])
+        return attributes.profiles(self._trained["embedding"])
+
+    def _support_vectors(self, items: Ints) -> Tensor:
+        """e_i of items that were rated in training."""
+        data = self._attached
+        if data.items is data.training_items:
+            return self._all_items()[torch.from_numpy(items.astype(np.int64))]
+        profiles = self._profile(self._item_profiles.attributes(data.training_items, items))
+        return through_layers(self._trained, "item", self.layers, profiles)
 
     def _all_items(self) -> Tensor:
-        """(items, K): e_i of the whole catalogue, which no user's adaptation changes."""
+        """(items, K): e_i of every item that is scored, which no user's adaptation changes."""
         if self._item_vectors is None:
-            table, width = self._data.items, _ITEMS_PER_BLOCK
-            blocks = [np.arange(at, min(at + width, len(table))) for at in range(0, len(table), width)]
-            profiles = (self._profile(self._item_side.attributes(table, block)) for block in blocks)
-            self._item_vectors = torch.cat([_through(self._learnt, "item", self.layers, one) for one in profiles])
+            table = self._attached.items
+            blocks = [np.arange(len(table))[start : start + _ITEMS_PER_BLOCK] for start in range(0, len(table), _ITEMS_PER_BLOCK)]
+            profiles = (self._profile(self._item_profiles.attributes(table, block)) for block in blocks)
+            vectors = [through_layers(self._trained, "item", self.layers, profile) for profile in profiles]
+            self._item_vectors = torch.cat(vectors)
         return self._item_vectors
 
     def _outputs(self, local: Weights, profile: Tensor, items: Tensor) -> Tensor:
         """g(M_u [e_u; e_i]): profile (P K,), items (I, K) -> (I, 1), or (I, levels) for classes."""
-        user = _through(local, "user", self.layers, profile)
+        user = through_layers(local, "user", self.layers, profile)
         of_user, of_item = local["task"][:, : self.k], local["task"][:, self.k :]
-        hidden = _through(local, "head", self.layers, items @ of_item.T + of_user @ user)
+        hidden = through_layers(local, "head", self.layers, items @ of_item.T + of_user @ user)
         return functional.linear(hidden, local["head.out.weight"], local["head.out.bias"])
 
     def _scores(self, local: Weights, profile: Tensor, items: Tensor) -> Floats:
@@ -364,18 +324,18 @@ class Mamo:
         with torch.no_grad():
             outputs = self._outputs(local, profile, items)
             if self.classes:
-                scores = torch.softmax(outputs, dim=1) @ self._learnt["label.levels"]
+                scores = torch.softmax(outputs, dim=1) @ self._trained["label.levels"]
             else:
-                scores = self._learnt["label.mean"] + self._learnt["label.spread"] * outputs.squeeze(1)
-        found: Floats = self._checked(scores).numpy()
-        return found
+                scores = self._trained["label.mean"] + self._trained["label.spread"] * outputs.squeeze(1)
+        checked: Floats = self._checked(scores).numpy()
+        return checked
 
     def _targets(self, labels: Floats) -> Tensor:
         """Standardised labels, or for classes the number of the nearest level."""
-        given = torch.from_numpy(labels.astype(np.float32))
+        values = torch.from_numpy(labels.astype(np.float32))
         if self.classes:
-            return (given.unsqueeze(1) - self._learnt["label.levels"]).abs().argmin(dim=1)
-        return (given - self._learnt["label.mean"]) / self._learnt["label.spread"]
+            return (values.unsqueeze(1) - self._trained["label.levels"]).abs().argmin(dim=1)
+        return (values - self._trained["label.mean"]) / self._trained["label.spread"]
 
     def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return functional.cross_entropy(outputs, targets) if self.classes else functional.mse_loss(outputs.squeeze(1), targets)
@@ -387,25 +347,6 @@ class Mamo:
                 f"lower local_lr (it is {self.local_lr:g}) or lr (it is {self.lr:g})."
             )
         return numbers
-
-
-def attention(profile: Tensor, keys: Tensor | None) -> Tensor | None:
-    """softmax over the slots of cos(p, key): profile (D,), keys (slots, D) -> (slots,); none without a memory."""
-    if keys is None:
-        return None
-    return torch.softmax(functional.cosine_similarity(profile.unsqueeze(0), keys, dim=1), dim=0)
-
-
-def recalled(memory: Tensor, attended: Tensor) -> Tensor:
-    """a^T M: memory (slots, ...), attended (slots,) -> (...)."""
-    found: Tensor = torch.tensordot(attended, memory, dims=1)
-    return found
-
-
-def rewritten(memory: Tensor, attended: Tensor, value: Tensor, share: float) -> Tensor:
-    """share (a x value) + (1 - share) M: memory (slots, ...), value (...)."""
-    written: Tensor = share * torch.tensordot(attended, value, dims=0) + (1.0 - share) * memory
-    return written
 
 
 @dataclass(frozen=True)
@@ -422,40 +363,20 @@ class _Vectors:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What is known when scoring."""
+class _ScoringData:
+    """The users and items of training, by number; the items that are scored; the ratings that users are adapted on."""
 
     users: AttributeTable
+    training_items: AttributeTable
     items: AttributeTable
     support: ByUser
 
 
-def _stack(name: str, layers: int, n_in: int, k: int) -> dict[str, tuple[int, ...]]:
-    """The shapes of some layers of k units."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for at in range(layers):
-        shapes |= {f"{name}.{at}.weight": (k, n_in if at == 0 else k), f"{name}.{at}.bias": (k,)}
-    return shapes
-
-
-def _through(weights: Weights, name: str, layers: int, x: Tensor) -> Tensor:
-    for at in range(layers):
-        x = torch.relu(functional.linear(x, weights[f"{name}.{at}.weight"], weights[f"{name}.{at}.bias"]))
-    return x
-
-
-def _leaf(one: Tensor) -> Tensor:
-    return one.detach().requires_grad_()
-
-
-def _grouped(users: Ints) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-    """Each distinct user with the places where she stands."""
-    order = np.argsort(users, kind="stable")
-    listed, starts = np.unique(users[order], return_index=True)
-    for at, user in enumerate(listed):
-        yield int(user), order[starts[at] : starts[at + 1] if at + 1 < len(starts) else None]
-
-
-def _demand(holds: bool, name: str, value: object, expected: str) -> None:
-    if not holds:
-        raise OptionError(f"{name} is {value}; expected {expected}.")
+def _distinct_users(numbers: Ints) -> Iterator[npt.NDArray[np.int64]]:
+    """The places of each distinct user; users without a number are each their own."""
+    for place in np.flatnonzero(numbers < 0):
+        yield np.array([place])
+    numbered = np.flatnonzero(numbers >= 0)
+    order = numbered[np.argsort(numbers[numbered], kind="stable")]
+    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    yield from np.split(order, starts[1:]) if len(order) else ()

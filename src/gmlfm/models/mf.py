@@ -10,32 +10,37 @@ under Gaussian priors, adds the L2 of the factors that each instance touches:
 
 from __future__ import annotations
 
+from typing import Annotated, ClassVar
+
 import torch
 from torch import Tensor, nn
 
-from gmlfm.errors import OptionError
 from gmlfm.kernels.spec import KernelSpec, SumsSpec
-from gmlfm.models.base import Attributes, PairwiseModel, SideScores
+from gmlfm.models.base import Inputs
+from gmlfm.models.gradient import Attributes
 from gmlfm.models.layers import FactorModel, id_rows
-from gmlfm.models.spaces import FACTORS, SCALE, Real, Space
+from gmlfm.models.pairwise import PairwiseModel, SideVectors
+from gmlfm.models.settings import Factors, Real, Scale, Setting
 
-SPACE: dict[str, Space] = {"k": FACTORS, "v_scale": SCALE}
-PMF_SPACE: dict[str, Space] = {"k": FACTORS, "lambda_user": Real(1e-5, 1.0), "lambda_item": Real(1e-5, 1.0), "v_scale": SCALE}
+_L2 = Real(1e-5, 1.0)
 
 
 class MF(FactorModel, PairwiseModel):
     """A row is (b, p): O(K) a pair. Other attributes than ids are not looked at."""
 
-    ids_only = True
+    inputs: ClassVar[Inputs] = Inputs(history=True)
+    decomposes = ids_only = True
 
     def __init__(
-        self, k: int = 64, biases: bool = True, lambda_user: float = 0.0, lambda_item: float = 0.0, v_scale: float = 0.01
+        self,
+        k: Factors = 64,
+        biases: Annotated[bool, Setting("whether users and items have a bias")] = True,
+        lambda_user: Annotated[float, Setting("L2 of the users' factors, for each instance", least=0, search=_L2)] = 0.0,
+        lambda_item: Annotated[float, Setting("L2 of the items' factors, for each instance", least=0, search=_L2)] = 0.0,
+        v_scale: Scale = 0.01,
     ) -> None:
         super().__init__(k, 1 + k, v_scale)
         self.biases = biases
-        for name, value in (("lambda_user", lambda_user), ("lambda_item", lambda_item)):
-            if not 0 <= value < float("inf"):
-                raise OptionError(f"{name} is {value}; expected 0 or more.")
         self.lambda_user, self.lambda_item = lambda_user, lambda_item
         self.bias = nn.Parameter(torch.zeros(()))
 
@@ -48,16 +53,19 @@ class MF(FactorModel, PairwiseModel):
     def side_width(self) -> int:
         return self.k
 
+    def global_term(self) -> Tensor:
+        return self.bias
+
     def linear(self, rows: Tensor) -> Tensor:
         return rows[:, 0] if self.biases else torch.zeros_like(rows[:, 0])
 
     def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
         return left[:, 1:] @ right[:, 1:].T, None
 
-    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideScores:
+    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideVectors:
         side = id_rows(rows, attributes)
-        own = side[..., 0] if self.biases else torch.zeros_like(side[..., 0])
-        return SideScores(own + self.bias if is_user else own, side[..., 1:])
+        self_terms = side[..., 0] if self.biases else torch.zeros_like(side[..., 0])
+        return SideVectors(self_terms + self.bias if is_user else self_terms, side[..., 1:])
 
     def penalty(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor | None:
         if self.lambda_user == 0 and self.lambda_item == 0:

@@ -8,35 +8,39 @@ the sum of their losses. The published alpha = 1/2 joins them.
 
 from __future__ import annotations
 
+from typing import Annotated, ClassVar
+
 import torch
 from torch import Tensor, nn
 
-from gmlfm.errors import OptionError
-from gmlfm.models.base import Attributes
-from gmlfm.models.layers import FactorModel, id_rows, mlp, share, user_beside, widths
-from gmlfm.models.spaces import DROPOUT, SCALE, Choice
+from gmlfm.models.base import Inputs
+from gmlfm.models.gradient import Attributes
+from gmlfm.models.layers import FactorModel, check_widths, id_rows, mlp, user_beside, widths
+from gmlfm.models.settings import Choice, Dropout, Factors, Scale, Setting
 
-SPACE = {
-    "k": Choice((8, 16, 32, 64, 128)),
-    "hidden": Choice(("16", "32,16,8", "64,32,16", "128,64,32")),
-    "dropout": DROPOUT,
-    "pretrain": Choice((0, 2, 5)),
-    "v_scale": SCALE,
-}
+_HIDDEN = Setting(
+    "sizes of the deep part's layers", check=check_widths, search=Choice(("16", "32,16,8", "64,32,16", "128,64,32"))
+)
+_PRETRAIN = Setting("epochs in which the two parts are trained apart", least=0, search=Choice((0, 2, 5)))
 
 
 class NCF(FactorModel):
     """A row is (p, p'): K numbers for the product, K for the deep part."""
 
+    inputs: ClassVar[Inputs] = Inputs(history=True)
+
     def __init__(
-        self, k: int = 32, hidden: str = "64,32,16", dropout: float = 0.0, pretrain: int = 0, v_scale: float = 0.01
+        self,
+        k: Factors = 32,
+        hidden: Annotated[str, _HIDDEN] = "64,32,16",
+        dropout: Dropout = 0.0,
+        pretrain: Annotated[int, _PRETRAIN] = 0,
+        v_scale: Scale = 0.01,
     ) -> None:
         super().__init__(k, 2 * k, v_scale)
-        if pretrain < 0:
-            raise OptionError(f"pretrain is {pretrain}; expected 0 or more epochs.")
         self.pretrain = pretrain
-        layers = widths(hidden, "hidden")
-        self.deep = mlp(2 * k, layers, share(dropout, "dropout"))
+        layers = widths(hidden)
+        self.deep = mlp(2 * k, layers, dropout)
         self.product_head = nn.Parameter(torch.ones(k))
         self.deep_head = nn.Linear(layers[-1] if layers else 2 * k, 1)
         self._apart = False

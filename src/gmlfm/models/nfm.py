@@ -8,28 +8,31 @@ Batch norm and dropout follow the pooling and each layer.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from torch import Tensor, nn
 
-from gmlfm.models.base import Attributes
-from gmlfm.models.layers import FactorModel, Normed, linear_term, mlp, scaled, share, widths
-from gmlfm.models.spaces import DROPOUT, FACTORS, SCALE, Choice
+from gmlfm.models.gradient import Attributes
+from gmlfm.models.layers import FactorModel, Normed, check_widths, linear_term, mlp, scaled, widths
+from gmlfm.models.settings import Choice, Dropout, Factors, Scale, Setting
 
-SPACE = {
-    "k": FACTORS,
-    "hidden": Choice(("", "64", "64,64", "128")),
-    "dropout": DROPOUT,
-    "norm": Choice((False, True)),
-    "v_scale": SCALE,
-}
+_HIDDEN = Setting("sizes of the layers", check=check_widths, search=Choice(("", "64", "64,64", "128")))
 
 
 class NFM(FactorModel):
     """A row is (w, v). The pooling by sides: f(u) + f(i) + s_u * s_i, so a user's part is computed once for all items."""
 
-    def __init__(self, k: int = 64, hidden: str = "64", dropout: float = 0.2, norm: bool = True, v_scale: float = 0.01) -> None:
+    def __init__(
+        self,
+        k: Factors = 64,
+        hidden: Annotated[str, _HIDDEN] = "64",
+        dropout: Dropout = 0.2,
+        norm: Annotated[bool, Setting("batch norm after the pooling and each layer", search=Choice((False, True)))] = True,
+        v_scale: Scale = 0.01,
+    ) -> None:
         super().__init__(k, 1 + k, v_scale)
-        layers = widths(hidden, "hidden")
-        self.pooled = nn.Sequential(*([Normed(k)] if norm else []), nn.Dropout(share(dropout, "dropout")))
+        layers = widths(hidden)
+        self.pooled = nn.Sequential(*([Normed(k)] if norm else []), nn.Dropout(dropout))
         self.deep = mlp(k, layers, dropout, norm)
         self.head = nn.Linear(layers[-1] if layers else k, 1)
 

@@ -1,173 +1,269 @@
-"""Every model by name. Adding one is a file, a line here, and an equation in its docstring."""
+"""Every model by name, and models from anywhere: a class, an instance, `module:Class`, a registered name or an entry point.
+
+Adding one of ours is a file, a `register` line here, and an equation in its docstring. Others call `gmlfm.register`, or name an
+entry point in the group `gmlfm.models`.
+"""
 
 from __future__ import annotations
 
+import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
 
-from gmlfm.errors import OptionError, did_you_mean
-from gmlfm.models import afm, deepfm, fm, gmlfm, mamo, mf, ncf, nfm, ngcf, simple, transfm, xdeepfm
+from gmlfm.errors import GmlfmError, OptionError, did_you_mean
 from gmlfm.models.afm import AFM
-from gmlfm.models.base import ClosedFormModel, GradientModel
+from gmlfm.models.base import TASKS, Layout, Model
 from gmlfm.models.deepfm import DeepFM
+from gmlfm.models.ease import EASE
 from gmlfm.models.fm import FM
 from gmlfm.models.gmlfm import GMLFM
+from gmlfm.models.item_knn import ItemKNN
 from gmlfm.models.mamo import Mamo
 from gmlfm.models.mf import MF
 from gmlfm.models.ncf import NCF
 from gmlfm.models.nfm import NFM
 from gmlfm.models.ngcf import NGCF
-from gmlfm.models.simple import EASE, ItemKNN, Popularity
-from gmlfm.models.spaces import Space
+from gmlfm.models.popularity import Popularity
+from gmlfm.models.settings import Declared, Space
 from gmlfm.models.transfm import TransFM
 from gmlfm.models.xdeepfm import XDeepFM
+
+ENTRY_POINTS = "gmlfm.models"
+ModelClass = TypeVar("ModelClass", bound=type[Model])
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """`make` builds a gradient model, `count` one that is fitted at once, `episodic` one that learns user by user; one of
-    the three is there.
+    """A model class under a name.
 
-    options: its settings where they differ from the defaults, of the model, the training or the batches.
+    defaults: settings, of the model, the training or the batches, that differ from their own defaults under this name.
+    searched: which of the model's settings `gmlfm tune` tries; None for all that declare a space.
+    fixed: settings that belong to the name (the loss of bpr-mf), which tuning leaves alone.
     """
 
+    name: str
+    cls: type[Model]
     about: str
-    equation: str
     tasks: tuple[str, ...]
-    uses_attributes: bool
-    make: Callable[..., GradientModel] | None = None
-    count: Callable[..., ClosedFormModel] | None = None
-    episodic: Callable[..., Mamo] | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    space: Mapping[str, Space] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    searched: tuple[str, ...] | None = None
+    fixed: tuple[str, ...] = ()
 
     @property
-    def factory(self) -> Callable[..., Any]:
-        found = self.make or self.count or self.episodic
-        assert found is not None
-        return found
+    def equation(self) -> str:
+        """The module whose docstring has the equation."""
+        return self.cls.__module__
 
     @property
-    def needs_layout(self) -> bool:
-        return "layout" in inspect.signature(self.factory).parameters
+    def uses_attributes(self) -> bool:
+        return self.cls.inputs.attributes
 
     @property
     def newcomers(self) -> str:
-        """What it goes by for somebody or something never seen: the cold start."""
-        if self.episodic is not None:
-            return "attributes, and adapts to first ratings"
-        if self.uses_attributes:
-            return "attributes"
-        return (
-            "a history given with the question"
-            if self.space and self.count is not None
-            else "the unknown row"
-            if self.make
-            else "the same for all"
-        )
+        return self.cls.newcomers()
+
+    @property
+    def declared(self) -> dict[str, Declared]:
+        return self.cls.declared()
+
+    @property
+    def space(self) -> dict[str, Space]:
+        """What tuning may choose from, of the model's own settings."""
+        declared = self.declared
+        names = [name for name in declared if self.searched is None or name in self.searched]
+        spaces = {name: declared[name].setting.search for name in names if name not in self.fixed}
+        return {name: space for name, space in spaces.items() if space is not None}
 
     def option_names(self) -> list[str]:
-        return [name for name in inspect.signature(self.factory).parameters if name != "layout"]
+        return list(self.declared)
+
+    def build(self, layout: Layout | None, options: Mapping[str, Any]) -> Model:
+        """A fresh model; layout is handed to a class whose __init__ takes one."""
+        takes_layout = "layout" in inspect.signature(self.cls.__init__).parameters
+        return self.cls(**options, **({"layout": layout} if takes_layout else {}))
 
 
-_ALL_TASKS = ("topn", "rating", "implicit")
-
-MODELS: dict[str, ModelInfo] = {
-    "gml-fm": ModelInfo(
-        "our recommended form: one tanh layer from an orthogonal start, z at unit length, so that it starts near a plain FM",
-        "models/gmlfm.py",
-        _ALL_TASKS,
-        True,
-        GMLFM,
-        options={"transform": "dnn", "unit": True, "start": "orthogonal", "h_start": "half"},
-        space=gmlfm.SPACE,
-    ),
-    "gml-fm-dnn": ModelInfo(
-        "the paper's DNN distance, exactly as printed",
-        "models/gmlfm.py",
-        _ALL_TASKS,
-        True,
-        GMLFM,
-        options={"transform": "dnn"},
-        space={name: one for name, one in gmlfm.SPACE.items() if name != "unit"},
-    ),
-    "gml-fm-md": ModelInfo(
-        "the paper's Mahalanobis distance, exactly as printed",
-        "models/gmlfm.py",
-        _ALL_TASKS,
-        True,
-        GMLFM,
-        options={"transform": "mahalanobis"},
-        space={name: gmlfm.SPACE[name] for name in ("k", "v_scale")},
-    ),
-    "fm": ModelInfo("the factorization machine", "models/fm.py", _ALL_TASKS, True, FM, space=fm.SPACE),
-    "nfm": ModelInfo("neural FM: bi-interaction pooling, then layers", "models/nfm.py", _ALL_TASKS, True, NFM, space=nfm.SPACE),
-    "afm": ModelInfo(
-        "attentional FM: a weight for each pair",
-        "models/afm.py",
-        _ALL_TASKS,
-        True,
-        AFM,
-        options={"v_scale": 0.1},
-        space=afm.SPACE,
-    ),
-    "transfm": ModelInfo(
-        "translation-based FM: distances from translated points",
-        "models/transfm.py",
-        _ALL_TASKS,
-        True,
-        TransFM,
-        space=transfm.SPACE,
-    ),
-    "deepfm": ModelInfo("an FM and a deep part side by side", "models/deepfm.py", _ALL_TASKS, True, DeepFM, space=deepfm.SPACE),
-    "xdeepfm": ModelInfo(
-        "a compressed interaction network and a deep part", "models/xdeepfm.py", _ALL_TASKS, True, XDeepFM, space=xdeepfm.SPACE
-    ),
-    "mf": ModelInfo("matrix factorization with biases", "models/mf.py", _ALL_TASKS, False, MF, space=mf.SPACE),
-    "pmf": ModelInfo(
-        "probabilistic MF: Gaussian priors, maximum a posteriori",
-        "models/mf.py",
-        _ALL_TASKS,
-        False,
-        MF,
-        options={"biases": False, "lambda_user": 1e-3, "lambda_item": 1e-3},
-        space=mf.PMF_SPACE,
-    ),
-    "bpr-mf": ModelInfo(
-        "MF by Bayesian personalized ranking", "models/mf.py", ("topn",), False, MF, options={"loss": "bpr"}, space=mf.SPACE
-    ),
-    "ncf": ModelInfo("NeuMF: a product and a deep part over ids", "models/ncf.py", _ALL_TASKS, False, NCF, space=ncf.SPACE),
-    "ngcf": ModelInfo(
-        "graph convolution over users and items",
-        "models/ngcf.py",
-        _ALL_TASKS,
-        False,
-        NGCF,
-        options={"batch_size": 16384, "n_negatives": 1, "loss": "bpr"},
-        space=ngcf.SPACE,
-    ),
-    "mamo": ModelInfo(
-        "memory-augmented meta-optimization: adapts to a newcomer's few ratings",
-        "models/mamo.py",
-        ("rating",),
-        True,
-        episodic=Mamo,
-        options={"lr": 0.05},
-        space=mamo.SPACE,
-    ),
-    "popularity": ModelInfo("how often an item was chosen in training", "models/simple.py", ("topn",), False, count=Popularity),
-    "item-knn": ModelInfo(
-        "items chosen together, by shrunk cosine", "models/simple.py", ("topn",), False, count=ItemKNN, space=simple.KNN_SPACE
-    ),
-    "ease": ModelInfo(
-        "the linear autoencoder in closed form", "models/simple.py", ("topn",), False, count=EASE, space=simple.EASE_SPACE
-    ),
-}
+MODELS: dict[str, ModelInfo] = {}
 
 
-def model_info(name: str) -> ModelInfo:
+def register(
+    name: str,
+    *,
+    about: str = "",
+    tasks: tuple[str, ...] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    searched: tuple[str, ...] | None = None,
+    fixed: tuple[str, ...] = (),
+) -> Callable[[ModelClass], ModelClass]:
+    """Give a model class a name: `@gmlfm.register("my-model")`. about: one line; otherwise the class's docstring has it."""
+    if not isinstance(name, str) or not name or ":" in name or "," in name:
+        raise OptionError(f"a model's name is a text without ':' and ','; got {name!r}. Write @gmlfm.register('my-model').")
+
+    def add(cls: ModelClass) -> ModelClass:
+        if not (inspect.isclass(cls) and issubclass(cls, Model)):
+            raise OptionError(f"{cls!r} is no gmlfm.Model; derive it from gmlfm.GradientModel or another base.")
+        present = MODELS.get(name)
+        if present is not None and not _is_same_class(present.cls, cls):
+            raise OptionError(
+                f"a model named '{name}' is registered already ({present.cls.__module__}:{present.cls.__qualname__}); "
+                f"choose another name: @gmlfm.register('{name}-2')."
+            )
+        MODELS[name] = _info(name, cls, about, tasks, defaults, searched, fixed)
+        return cls
+
+    return add
+
+
+def _info(
+    name: str,
+    cls: type[Model],
+    about: str = "",
+    tasks: tuple[str, ...] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+    searched: tuple[str, ...] | None = None,
+    fixed: tuple[str, ...] = (),
+) -> ModelInfo:
+    line = about or (inspect.getdoc(cls) or name).splitlines()[0].rstrip(".")
+    ordered = tuple(task for task in TASKS if task in (tasks or cls.tasks))
+    return ModelInfo(name, cls, line, ordered, dict(defaults or {}), searched, fixed)
+
+
+def _is_same_class(left: type, right: type) -> bool:
+    """Also of a module that was loaded a second time."""
+    return (left.__module__, left.__qualname__) == (right.__module__, right.__qualname__)
+
+
+def model_info(model: str | type[Model] | Model) -> ModelInfo:
+    """A registered name, `module:Class`, a class or an instance. Only what the caller writes is ever imported."""
+    if isinstance(model, Model):
+        return _class_info(type(model))
+    if inspect.isclass(model):
+        if not issubclass(model, Model):
+            raise OptionError(f"{model.__name__} is no gmlfm.Model; derive it from gmlfm.GradientModel or another base.")
+        return _class_info(model)
+    if not isinstance(model, str):
+        raise OptionError(f"model is {model!r}; expected a name such as 'gml-fm', a gmlfm.Model class or an instance of one.")
+    if ":" in model:
+        return _class_info(import_model(model))
+    return named_model(model)
+
+
+def named_model(name: str) -> ModelInfo:
+    """A model by its registered name alone, which imports no module that the name could choose."""
+    if name not in MODELS:
+        load_entry_points()
     if name not in MODELS:
         raise OptionError(f"model is '{name}'{did_you_mean(name, MODELS)}")
     return MODELS[name]
+
+
+def import_model(path: str) -> type[Model]:
+    """The class that a text such as 'my_package.my_module:MyModel' names."""
+    module_name, _, class_name = path.partition(":")
+    example = "write --model my_package.my_module:MyModel"
+    try:
+        module = importlib.import_module(module_name)
+    except GmlfmError:
+        raise
+    except Exception as error:
+        raise OptionError(
+            f"the module '{module_name}' of '{path}' cannot be imported ({type(error).__name__}: {error}); {example}."
+        ) from error
+    found = getattr(module, class_name, None) if class_name else None
+    if found is None:
+        names = [name for name, member in vars(module).items() if inspect.isclass(member) and issubclass(member, Model)]
+        raise OptionError(f"the module '{module_name}' has no class '{class_name}'{did_you_mean(class_name, names)}")
+    if not (inspect.isclass(found) and issubclass(found, Model)):
+        raise OptionError(f"'{path}' is no gmlfm.Model class; derive it from gmlfm.GradientModel or another base.")
+    return found
+
+
+def _class_info(cls: type[Model]) -> ModelInfo:
+    """Under its registered name where it has just one; otherwise under module:Class."""
+    names = [name for name, info in MODELS.items() if info.cls is cls]
+    return MODELS[names[0]] if len(names) == 1 else _info(f"{cls.__module__}:{cls.__qualname__}", cls)
+
+
+def all_models() -> Iterator[ModelInfo]:
+    """The registered ones, those of installed packages included."""
+    load_entry_points()
+    return iter(list(MODELS.values()))
+
+
+_loaded_entry_points = False
+
+
+def load_entry_points() -> None:
+    """Register what installed packages offer, once; a package that cannot be imported is named in an error."""
+    global _loaded_entry_points
+    if _loaded_entry_points:
+        return
+    _loaded_entry_points = True
+    for point in entry_points(group=ENTRY_POINTS):
+        if point.name in MODELS:
+            continue
+        try:
+            cls = point.load()
+        except Exception as error:
+            raise OptionError(
+                f"the model '{point.name}' of an installed package ({point.value}) cannot be imported ({error}); "
+                "mend or uninstall that package."
+            ) from error
+        register(point.name)(cls)
+
+
+register(
+    "gml-fm",
+    about="our recommended form: one tanh layer from an orthogonal start, z at unit length, so that it starts near a plain FM",
+    defaults={"transform": "dnn", "unit": True, "start": "orthogonal", "h_start": "half"},
+)(GMLFM)
+register(
+    "gml-fm-dnn",
+    about="the paper's DNN distance, exactly as printed",
+    defaults={"transform": "dnn"},
+    searched=("k", "layers", "dropout", "v_scale"),
+)(GMLFM)
+register(
+    "gml-fm-md",
+    about="the paper's Mahalanobis distance, exactly as printed",
+    defaults={"transform": "mahalanobis"},
+    searched=("k", "v_scale"),
+)(GMLFM)
+register("fm", about="the factorization machine")(FM)
+register("nfm", about="neural FM: bi-interaction pooling, then layers")(NFM)
+register("afm", about="attentional FM: a weight for each pair", defaults={"v_scale": 0.1})(AFM)
+register("transfm", about="translation-based FM: distances from translated points")(TransFM)
+register("deepfm", about="an FM and a deep part side by side")(DeepFM)
+register("xdeepfm", about="a compressed interaction network and a deep part")(XDeepFM)
+register("mf", about="matrix factorization with biases", searched=("k", "v_scale"))(MF)
+register(
+    "pmf",
+    about="probabilistic MF: Gaussian priors, maximum a posteriori",
+    defaults={"biases": False, "lambda_user": 1e-3, "lambda_item": 1e-3},
+    fixed=("loss",),
+)(MF)
+register(
+    "bpr-mf",
+    about="MF by Bayesian personalized ranking",
+    tasks=("topn",),
+    defaults={"loss": "bpr"},
+    searched=("k", "v_scale"),
+    fixed=("loss",),
+)(MF)
+register("ncf", about="NeuMF: a product and a deep part over ids")(NCF)
+register(
+    "ngcf",
+    about="graph convolution over users and items",
+    defaults={"batch_size": 16384, "n_negatives": 1, "loss": "bpr"},
+)(NGCF)
+register(
+    "mamo",
+    about="memory-augmented meta-optimization: adapts to a newcomer's few ratings",
+    defaults={"lr": 0.05},
+)(Mamo)
+register("popularity", about="how often an item was chosen in training")(Popularity)
+register("item-knn", about="items chosen together, by shrunk cosine")(ItemKNN)
+register("ease", about="the linear autoencoder in closed form")(EASE)

@@ -14,17 +14,18 @@ from torch import Tensor, nn
 
 from gmlfm.kernels.second_order import squared_distances
 from gmlfm.kernels.spec import KernelSpec, SumsSpec
-from gmlfm.models.base import Attributes, PairwiseModel, SideScores
+from gmlfm.models.gradient import Attributes
 from gmlfm.models.layers import FactorModel, linear_term, take
-from gmlfm.models.spaces import FACTORS, SCALE
-
-SPACE = {"k": FACTORS, "v_scale": SCALE}
+from gmlfm.models.pairwise import PairwiseModel, SideVectors
+from gmlfm.models.settings import Factors, Scale
 
 
 class TransFM(FactorModel, PairwiseModel):
     """A row is (w, v, t): O(FK) a row by running sums, and one inner product of length K + 2 between the sides."""
 
-    def __init__(self, k: int = 64, v_scale: float = 0.01) -> None:
+    decomposes = True
+
+    def __init__(self, k: Factors = 64, v_scale: Scale = 0.01) -> None:
         super().__init__(k, 1 + 2 * k, v_scale)
         self.bias = nn.Parameter(torch.zeros(()))
 
@@ -40,6 +41,9 @@ class TransFM(FactorModel, PairwiseModel):
         v = take(rows[:, 1 : 1 + self.k], attributes) * attributes.x.abs().unsqueeze(-1)
         return v.sum(-2) / attributes.x.abs().sum(-1, keepdim=True).clamp_min(1e-12)
 
+    def global_term(self) -> Tensor:
+        return self.bias
+
     def linear(self, rows: Tensor) -> Tensor:
         return rows[:, 0]
 
@@ -47,13 +51,13 @@ class TransFM(FactorModel, PairwiseModel):
         start, end = left[:, 1 : 1 + self.k] + left[:, 1 + self.k :], right[:, 1 : 1 + self.k]
         return start.new_ones(len(left), len(right)), squared_distances(start, end)
 
-    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideScores:
+    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideVectors:
         x = attributes.x
         v, translation = take(rows[:, 1 : 1 + self.k], attributes), take(rows[:, 1 + self.k :], attributes)
         start = v + translation
         xv, xa = v * x.unsqueeze(-1), start * x.unsqueeze(-1)
         v_squares, a_squares = x * v.square().sum(-1), x * start.square().sum(-1)
-        own = linear_term(rows[:, :1], attributes) + (
+        self_terms = linear_term(rows[:, :1], attributes) + (
             x * _before(a_squares) + v_squares * _before(x) - 2.0 * (xv * _before(xa, -2)).sum(-1)
         ).sum(-1)
         # Every attribute of the user comes before every one of the item.
@@ -61,7 +65,7 @@ class TransFM(FactorModel, PairwiseModel):
             vector = torch.cat([a_squares.sum(-1, keepdim=True), x.sum(-1, keepdim=True), -2.0 * xa.sum(-2)], dim=-1)
         else:
             vector = torch.cat([x.sum(-1, keepdim=True), v_squares.sum(-1, keepdim=True), xv.sum(-2)], dim=-1)
-        return SideScores(own + self.bias if is_user else own, vector)
+        return SideVectors(self_terms + self.bias if is_user else self_terms, vector)
 
 
 def _before(values: Tensor, dim: int = -1) -> Tensor:

@@ -8,24 +8,27 @@ half of a layer's maps goes on to the next, the other half to the output; each o
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 import torch
 from torch import Tensor, nn
 
 from gmlfm.errors import OptionError
-from gmlfm.models.base import Attributes, Layout
+from gmlfm.models.base import Layout
 from gmlfm.models.deepfm import Deep, Fields
-from gmlfm.models.layers import FactorModel, linear_term, share, widths
-from gmlfm.models.spaces import DROPOUT, SCALE, Choice
+from gmlfm.models.gradient import Attributes
+from gmlfm.models.layers import FactorModel, check_widths, linear_term, widths
+from gmlfm.models.settings import Choice, Dropout, Scale, Setting
 
-SPACE = {
-    "k": Choice((8, 10, 16, 32, 64, 128)),
-    "cin": Choice(("16", "32,32", "100,100", "200,200,200")),
-    "split_half": Choice((False, True)),
-    "cin_activation": Choice(("identity", "relu")),
-    "hidden": Choice(("64,64", "200,200", "400,400")),
-    "dropout": DROPOUT,
-    "v_scale": SCALE,
-}
+_FACTORS = Setting("factors of each attribute", least=1, most=10_000, search=Choice((8, 10, 16, 32, 64, 128)))
+_CIN = Setting(
+    "maps of each layer of the interaction network",
+    check=check_widths,
+    search=Choice(("16", "32,32", "100,100", "200,200,200")),
+)
+_SPLIT_HALF = Setting("half of a layer's maps go to the output alone", search=Choice((False, True)))
+_ACTIVATION = Setting("activation of the interaction network", search=Choice(("identity", "relu")))
+_HIDDEN = Setting("sizes of the deep part's layers", check=check_widths, search=Choice(("64,64", "200,200", "400,400")))
 
 
 class CIN(nn.Module):
@@ -35,24 +38,22 @@ class CIN(nn.Module):
         super().__init__()
         if not maps or (split_half and any(size % 2 for size in maps[:-1])):
             raise OptionError(f"cin is {maps}; expected one layer or more, of even sizes where split_half divides them.")
-        if activation not in ("identity", "relu"):
-            raise OptionError(f"cin_activation is '{activation}'; expected identity or relu.")
         self.split_half, self.relu = split_half, activation == "relu"
         self.layers = nn.ModuleList()
         before, self.n_outputs = n_fields, 0
-        for at, size in enumerate(maps):
+        for number, size in enumerate(maps):
             self.layers.append(nn.Linear(before * n_fields, size, bias=False))
-            goes_on = size // 2 if split_half and at < len(maps) - 1 else size
-            self.n_outputs += size - goes_on if split_half and at < len(maps) - 1 else size
+            goes_on = size // 2 if split_half and number < len(maps) - 1 else size
+            self.n_outputs += size - goes_on if split_half and number < len(maps) - 1 else size
             before = goes_on
 
     def forward(self, fields: Tensor) -> Tensor:
         outputs, hidden = [], fields
-        for at, layer in enumerate(self.layers):
+        for number, layer in enumerate(self.layers):
             products = torch.einsum("nak,nbk->nkab", hidden, fields).flatten(2)
             maps = layer(products).transpose(1, 2)
             maps = torch.relu(maps) if self.relu else maps
-            if self.split_half and at < len(self.layers) - 1:
+            if self.split_half and number < len(self.layers) - 1:
                 hidden, out = maps.chunk(2, dim=1)
             else:
                 hidden = out = maps
@@ -68,25 +69,25 @@ class XDeepFM(FactorModel):
     def __init__(
         self,
         layout: Layout,
-        k: int = 32,
-        cin: str = "32,32",
-        split_half: bool = True,
-        cin_activation: str = "identity",
-        hidden: str = "64,64",
-        dropout: float = 0.2,
-        v_scale: float = 0.01,
+        k: Annotated[int, _FACTORS] = 32,
+        cin: Annotated[str, _CIN] = "32,32",
+        split_half: Annotated[bool, _SPLIT_HALF] = True,
+        cin_activation: Annotated[Literal["identity", "relu"], _ACTIVATION] = "identity",
+        hidden: Annotated[str, _HIDDEN] = "64,64",
+        dropout: Dropout = 0.2,
+        v_scale: Scale = 0.01,
     ) -> None:
         super().__init__(k, 1 + k, v_scale)
         self.fields = Fields(layout)
-        self.cin = CIN(self.fields.n_users + self.fields.n_items, widths(cin, "cin"), split_half, cin_activation)
-        self.deep = Deep(self.fields.n_users, self.fields.n_items, k, widths(hidden, "hidden"), share(dropout, "dropout"))
+        self.cin = CIN(self.fields.n_users + self.fields.n_items, widths(cin), split_half, cin_activation)
+        self.deep = Deep(self.fields.n_users, self.fields.n_items, k, widths(hidden), dropout)
         self.head = nn.Linear(self.cin.n_outputs, 1)
 
     def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
         user = self.fields(rows[:, 1:], user_side, is_user=True)
         item = self.fields(rows[:, 1:], item_side, is_user=False)
-        whole = torch.cat([user.unsqueeze(1).expand(-1, item.shape[1], -1, -1), item], dim=2)
-        crossed: Tensor = self.head(self.cin(whole.flatten(0, 1))).view(item.shape[:2])
+        fields = torch.cat([user.unsqueeze(1).expand(-1, item.shape[1], -1, -1), item], dim=2)
+        crossed: Tensor = self.head(self.cin(fields.flatten(0, 1))).view(item.shape[:2])
         linear = linear_term(rows[:, :1], user_side).unsqueeze(1) + linear_term(rows[:, :1], item_side)
         deep: Tensor = self.deep(user, item)
         return linear + crossed + deep

@@ -1,4 +1,4 @@
-"""Profiles and tasks of an episodic model: a user's fields as shares of embeddings, her ratings as support and query."""
+"""MAMO's profiles and tasks: a user's fields as shares of embeddings, their ratings as support and query."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gmlfm.data.attributes import AttributeTable, FieldCode
-from gmlfm.models.base import Floats, Ints, Layout, Rated
+from gmlfm.models.base import Floats, Ints, Layout, Ratings
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class ProfileSide:
 
     @property
     def end(self) -> int:
-        return self.start + sum(one.end - one.offset for one in self.fields)
+        return self.start + sum(field.end - field.offset for field in self.fields)
 
     @property
     def unknown(self) -> Profiles:
-        """Somebody of whom no field is known."""
-        ids = np.array([[one.unknown_row for one in self.fields]], np.int32)
+        """A user of whom no field is known."""
+        ids = np.array([[field.unknown_row for field in self.fields]], np.int32)
         return self.attributes(AttributeTable(ids, np.ones(ids.shape, np.float32)), np.array([0]))
 
     def attributes(self, table: AttributeTable, numbers: npt.NDArray[np.integer]) -> Profiles:
@@ -57,10 +57,10 @@ class ProfileSide:
         rows = np.zeros(ids.shape, np.int64)
         shares = np.zeros((len(ids), self.n_fields, ids.shape[1]), np.float32)
         start = self.start
-        for at, field in enumerate(self.fields):
-            inside = (ids >= field.offset) & (ids < field.end)
-            rows[inside] = ids[inside] - field.offset + start
-            shares[:, at][inside] = x[inside]
+        for number, field in enumerate(self.fields):
+            is_inside = (ids >= field.offset) & (ids < field.end)
+            rows[is_inside] = ids[is_inside] - field.offset + start
+            shares[:, number][is_inside] = x[is_inside]
             start += field.end - field.offset
         return Profiles(torch.from_numpy(rows), torch.from_numpy(shares))
 
@@ -75,26 +75,26 @@ class ByUser:
     labels: Floats
 
     @classmethod
-    def of(cls, rated: Rated) -> ByUser:
-        order = np.argsort(rated.users, kind="stable")
-        users, counts = np.unique(rated.users, return_counts=True)
+    def of(cls, ratings: Ratings) -> ByUser:
+        order = np.argsort(ratings.users, kind="stable")
+        users, counts = np.unique(ratings.users, return_counts=True)
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return cls(users, starts, rated.items[order], rated.labels[order])
+        return cls(users, starts, ratings.items[order], ratings.labels[order])
 
     def with_ratings(self, n: int) -> Ints:
         """Users with `n` ratings or more."""
         return self.users[np.diff(self.starts) >= n]
 
     def places(self, user: int) -> npt.NDArray[np.int64]:
-        at = int(np.searchsorted(self.users, user))
-        if at == len(self.users) or self.users[at] != user:
+        index = int(np.searchsorted(self.users, user))
+        if index == len(self.users) or self.users[index] != user:
             return np.empty(0, np.int64)
-        return np.arange(self.starts[at], self.starts[at + 1])
+        return np.arange(self.starts[index], self.starts[index + 1])
 
 
 @dataclass(frozen=True)
 class Episode:
-    """A user's ratings: the first n_query are asked, the others adapt."""
+    """A user's ratings: the first n_query are the query set, the others the support set."""
 
     user: int
     items: Ints
@@ -102,7 +102,7 @@ class Episode:
     n_query: int
 
 
-def divided(ratings: ByUser, user: int, generator: np.random.Generator) -> Episode:
+def divide(ratings: ByUser, user: int, generator: np.random.Generator) -> Episode:
     order = generator.permutation(ratings.places(user))
     return Episode(user, ratings.items[order], ratings.labels[order], max(1, len(order) // 4))
 
@@ -114,5 +114,5 @@ def profile_sides(layout: Layout) -> tuple[ProfileSide, ProfileSide]:
 
 
 def _profile_fields(layout: Layout, part: Literal["user", "item"]) -> tuple[FieldCode, ...]:
-    own = [one for one in layout.fields if one.part == part]
-    return tuple([one for one in own if one.kind != "id"] or own)
+    fields = [field for field in layout.fields if field.part == part]
+    return tuple([field for field in fields if field.kind != "id"] or fields)

@@ -1,0 +1,129 @@
+"""Models that are fitted at once from the training positives, without gradients."""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from gmlfm.errors import OptionError
+from gmlfm.models.base import FitInputs, FitReport, Floats, Inputs, Ints, ItemSide, Model, Plan, UserSide
+
+
+class _NoTraining:
+    """The plan of a fit that trains nothing."""
+
+    def train(self, model: Any, inputs: FitInputs) -> FitReport:
+        raise OptionError(f"{type(model).__name__} is fitted at once; it cannot be trained by steps.")
+
+    train_episodes = train
+
+
+class ClosedFormModel(Model):
+    """Write `fit`, `score_all`, `state_dict` and `load_state_dict`. A user of number -1 is one without training positives."""
+
+    tasks: ClassVar[frozenset[str]] = frozenset({"topn"})
+
+    def over(self, items: ItemSide) -> Model:
+        return _Renumbered(self, items.numbers)
+
+    def without_user(self, number: int, id_row: int | None, inputs: FitInputs) -> Model:
+        """Fitted again on the data without the user."""
+        model = copy.copy(self)
+        model.fit(inputs, _NoTraining())
+        return model
+
+
+class _Renumbered(Model):
+    """A closed-form model over other items, by the numbers it knows them by; an item that it never met scores 0."""
+
+    def __init__(self, model: Model, numbers: Ints) -> None:
+        self._model, self._numbers = model, numbers
+
+    @classmethod
+    def declared(cls) -> dict[str, Any]:
+        return {}
+
+    def fit(self, inputs: FitInputs, plan: Plan) -> FitReport:
+        return self._model.fit(inputs, plan)
+
+    def score_all(self, users: UserSide, items: Ints) -> Floats:
+        return self._known(self._model.score_all, users, items)
+
+    def score_pairs(self, users: UserSide, items: Ints) -> Floats:
+        return self._known(self._model.score_pairs, users, items)
+
+    def _known(self, score: Any, users: UserSide, items: Ints) -> Floats:
+        numbers = self._numbers[items]
+        return np.where(numbers >= 0, score(users, np.maximum(numbers, 0)), 0.0).astype(np.float32)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return self._model.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self._model.load_state_dict(state)
+
+
+class HistoryModel(ClosedFormModel):
+    """Scores that the items of a user's history decide: write `learn` and `score_histories`.
+
+    X is users x items, 1 where there is a training positive. A user without a history is offered what is popular.
+    """
+
+    inputs: ClassVar[Inputs] = Inputs(history=True)
+
+    def __init__(self) -> None:
+        self._history = sparse.csr_matrix((0, 0), dtype=np.float32)
+
+    @classmethod
+    def newcomers(cls) -> str:
+        return "a history given with the question"
+
+    @abstractmethod
+    def learn(self, history: Any) -> None:
+        """history: X, a sparse (users, items) matrix."""
+
+    @abstractmethod
+    def score_histories(self, histories: Any, items: Ints) -> Floats:
+        """histories: a sparse (N, items of the catalogue) matrix -> (N, len(items))."""
+
+    def fit(self, inputs: FitInputs, plan: Plan) -> FitReport:
+        positives = inputs.positives()
+        shape = (positives.n_users, positives.n_items)
+        ones = np.ones(len(positives.users), np.float32)
+        self._history = sparse.csr_matrix((ones, (positives.users, positives.items)), shape=shape)
+        self._history.data[:] = 1.0  # a pair that occurs twice was added up
+        self.learn(self._history)
+        return FitReport()
+
+    def score_all(self, users: UserSide, items: Ints) -> Floats:
+        if users.history is not None and len(users) == 1 and users.numbers[0] < 0:
+            chosen = np.unique(users.history)
+            ones, rows = np.ones(len(chosen), np.float32), np.zeros(len(chosen), np.int32)
+            histories = sparse.csr_matrix((ones, (rows, chosen)), shape=(1, self._history.shape[1]))
+        else:
+            is_known = users.numbers >= 0
+            histories = self._history[np.where(is_known, users.numbers, 0)].multiply(is_known[:, None]).tocsr()
+            histories.eliminate_zeros()
+        scores = self.score_histories(histories, items)
+        is_empty = np.diff(histories.indptr) == 0
+        if is_empty.any():
+            counts = np.asarray(self._history.sum(axis=0)).ravel()[items]
+            scores[is_empty] = counts / max(float(self._history.shape[0]), 1.0)
+        return scores
+
+    def state_dict(self) -> dict[str, Tensor]:
+        shape = torch.tensor(self._history.shape, dtype=torch.int64)
+        starts, items = self._history.indptr.astype(np.int64), self._history.indices.astype(np.int32)
+        return {"shape": shape, "starts": torch.from_numpy(starts), "items": torch.from_numpy(items)}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        items, starts = state["items"].numpy(), state["starts"].numpy()
+        shape = tuple(int(size) for size in state["shape"])
+        self._history = sparse.csr_matrix((np.ones(len(items), np.float32), items, starts), shape=shape)

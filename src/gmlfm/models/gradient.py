@@ -1,0 +1,171 @@
+"""Models that are trained by gradient steps.
+
+Their parameters are of two kinds: a table with a row for each attribute, which the trainer owns and of which the model only
+ever sees the distinct rows of a batch; and the dense parameters, which are the module's own.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from gmlfm.data.attributes import AttributeTable
+from gmlfm.models.base import FitInputs, FitReport, Floats, Inputs, Ints, ItemSide, Model, Plan, UserSide
+
+if TYPE_CHECKING:
+    from gmlfm.models.scoring import RowScorer
+
+Loss = Callable[[Tensor, Tensor, Tensor | None], Tensor]  # scores (B, G), labels (B, G), weights (B,) -> their mean
+_DENSE = "dense."
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """Attributes of some users or items as places in the rows at hand: ids (..., F) int64, x (..., F).
+
+    fields (..., F) int64 numbers the field of each, for the models that ask for it (`needs_fields`); padding has any.
+    """
+
+    ids: Tensor
+    x: Tensor
+    fields: Tensor | None = None
+
+
+def gather(*sides: Attributes) -> tuple[Tensor, tuple[Attributes, ...]]:
+    """The distinct rows that the sides name, and the sides as places among these."""
+    distinct, places = torch.unique(torch.cat([side.ids.flatten() for side in sides]), return_inverse=True)
+    by_side = places.split([side.ids.numel() for side in sides])
+    return distinct, tuple(replace(side, ids=ids.view(side.ids.shape)) for side, ids in zip(sides, by_side, strict=True))
+
+
+class GradientModel(nn.Module, Model):
+    """Write `row_width` and `scores`; the trainer does the rest."""
+
+    inputs: ClassVar[Inputs] = Inputs(attributes=True, history=True)
+    learns_in_epochs: ClassVar[bool] = True
+    losses: ClassVar[Mapping[str, Loss]] = {}  # objectives of the model's own, which its setting `loss` may name
+    needs_fields: bool = False  # Attributes carry their fields' numbers
+    whole_table: bool = False  # a step sees every row, not the distinct ones of its batch
+
+    table: Tensor  # (n, row_width), once trained or loaded
+    _items: AttributeTable
+    _field_of_row: npt.NDArray[np.int16] | None = None
+    _label_scale: tuple[float, float] = (0.0, 1.0)
+    _scorer: RowScorer | None = None
+
+    @classmethod
+    def newcomers(cls) -> str:
+        return "attributes" if cls.inputs.attributes else "the unknown row"
+
+    @property
+    @abstractmethod
+    def row_width(self) -> int:
+        """Numbers a row of the table holds."""
+
+    def initial_rows(self, n: int, generator: torch.Generator) -> Tensor:
+        """(n, row_width) at the start of training."""
+        return torch.empty(n, self.row_width).normal_(0.0, 0.01, generator=generator)
+
+    def set_graph(self, user_rows: npt.NDArray[np.int64], item_rows: npt.NDArray[np.int64]) -> None:
+        """Before training: the id rows of the training positives, for a model whose inputs have the graph."""
+
+    def transform_rows(self, rows: Tensor) -> Tensor:
+        """What is computed once for each row before any score: (U, row_width) -> (U, anything)."""
+        return rows
+
+    @abstractmethod
+    def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
+        """rows: as `transform_rows` gives them; user_side, context included: (B, F); item_side: (B, G, F').
+
+        Returns (B, G)."""
+
+    @property
+    def warm_epochs(self) -> int:
+        """Epochs before the model is whole, which early stopping does not judge."""
+        return 0
+
+    def begin_epoch(self, number: int) -> None:
+        """Called before each epoch, the first being 0."""
+
+    def score_sets(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> list[Tensor]:
+        """The scores that the objective is applied to; several where parts are trained side by side."""
+        return [self.scores(rows, user_side, item_side)]
+
+    def penalty(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor | None:
+        """What the objective adds for the rows of a batch and the dense parameters, if anything."""
+        return None
+
+    def fit(self, inputs: FitInputs, plan: Plan) -> FitReport:
+        self.attach(inputs)
+        if self.inputs.graph:
+            positives = inputs.positives()
+            user_rows = inputs.encoded.user.ids[positives.users, 0].astype(np.int64)
+            self.set_graph(user_rows, inputs.encoded.item.ids[positives.items, 0].astype(np.int64))
+        return plan.train(self, inputs)
+
+    def attach(self, inputs: FitInputs) -> None:
+        self._items, self._label_scale, self._scorer = inputs.encoded.item, inputs.label_scale, None
+        self._field_of_row = inputs.layout.field_of_row() if self.needs_fields else None
+
+    def over(self, items: ItemSide) -> GradientModel:
+        model = copy.copy(self)
+        model._items, model._scorer = items.attributes, None
+        return model
+
+    def without_user(self, number: int, id_row: int | None, inputs: FitInputs) -> GradientModel:
+        """The user's row becomes the unknown user's."""
+        model = self.over(inputs.items)
+        if id_row is not None:
+            model = copy.deepcopy(model)
+            model.table[id_row] = model.table[inputs.layout.id_field("user").unknown_row]
+        return model
+
+    def score_all(self, users: UserSide, items: Ints) -> Floats:
+        return self.scorer.score_all(users, items)
+
+    def score_pairs(self, users: UserSide, items: Ints) -> Floats:
+        return self.scorer.score_pairs(users, items)
+
+    @property
+    def scorer(self) -> RowScorer:
+        """Scores of the table as it stands, with what it keeps of the items between calls."""
+        from gmlfm.models.scoring import RowScorer
+
+        if self._scorer is None:
+            self._scorer = RowScorer(self, self.table, self._items, self._field_of_row, self._label_scale)
+        return self._scorer
+
+    def dense_state(self) -> dict[str, Tensor]:
+        """The dense parameters and buffers."""
+        return dict(nn.Module.state_dict(self))
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:  # type: ignore[override]
+        if args or kwargs:  # torch asks a module that is part of another one
+            return nn.Module.state_dict(self, *args, **kwargs)
+        return {"table": self.table, **{_DENSE + name: tensor for name, tensor in self.dense_state().items()}}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:  # type: ignore[override]
+        """In place where the shapes fit; a table of another width is refused."""
+        table = state["table"]
+        if table.ndim != 2 or table.shape[1] != self.row_width:
+            raise ValueError(f"their rows have the shape {tuple(table.shape)}; expected rows of {self.row_width} numbers")
+        dense = {name.removeprefix(_DENSE): tensor for name, tensor in state.items() if name.startswith(_DENSE)}
+        nn.Module.load_state_dict(self, dense)
+        self.table, self._scorer = table.clone(), None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GradientModel:
+        """Without what scoring keeps between calls."""
+        model = copy.copy(self)
+        memo[id(self)] = model
+        for name, value in self.__dict__.items():
+            kept = value if name in ("_items", "_field_of_row") else None if name == "_scorer" else copy.deepcopy(value, memo)
+            model.__dict__[name] = kept
+        return model

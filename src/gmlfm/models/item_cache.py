@@ -1,0 +1,132 @@
+"""The items' half of every score, computed once and kept between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gmlfm.data.attributes import AttributeTable
+from gmlfm.models.base import Ints
+from gmlfm.models.gradient import Attributes
+from gmlfm.models.pairwise import PairwiseModel
+
+Blocks = Callable[[AttributeTable], Iterator[tuple[Tensor, Attributes]]]
+_FEW_USERS = 4  # so few are summed by one product, which needs no table with a contiguous row for each attribute
+
+
+class _Column(NamedTuple):
+    """One attribute of each item: its place among the items' rows, x unless it is 1 everywhere, and, where most of the column
+    is padding (a set's later members), which items have one."""
+
+    rows: Tensor
+    x: Tensor | None
+    present: Tensor | None
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """The items of the last call, which the next mostly names again."""
+
+    items: Ints
+    self_terms: Tensor
+    columns: list[_Column]
+
+
+class ItemCache:
+    """What a pairwise model's scores take of the items.
+
+    Beside the table itself, which is not copied, n items of F attributes hold what the model caches of their distinct rows
+    (K + 2 numbers each for GML-FM) or n D numbers of vectors, and n (F + 1) numbers of the items named last.
+    """
+
+    def __init__(self, model: PairwiseModel, table: Tensor, items: AttributeTable, blocks: Blocks) -> None:
+        """blocks: a side's entities some at a time, as transformed rows and the attributes' places in them."""
+        self._model, self._table, self._items, self._blocks = model, table, items, blocks
+        self._last: _Chosen | None = None
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def n_rows(self) -> int:
+        return self._bounds[1] - self._bounds[0]
+
+    def by_table(self, left: Tensor, users: Attributes, items: Ints) -> Tensor:
+        """cross(u, i) + self_terms(i), the sum of x_a x_b pair(a, b): pairs of DISTINCT attributes once, then sums by side."""
+        table = self._model.pair_table(left, self._cached_rows)
+        ids, x = (users.ids[:, :1], users.x[:, :1]) if self._model.ids_only else (users.ids, users.x)
+        if len(ids) <= _FEW_USERS:
+            shares = table.new_zeros(len(ids), len(left)).scatter_add_(1, ids, x)
+            by_user = shares @ table
+        else:
+            by_user = functional.embedding_bag(ids, table.contiguous(), per_sample_weights=x, mode="sum")
+        chosen = self._choose(items)
+        scores = chosen.self_terms.repeat(len(ids), 1)
+        for rows, x, present in chosen.columns:
+            cross = by_user.index_select(1, rows)
+            if present is not None:
+                scores.index_add_(1, present, cross if x is None else cross * x)
+            elif x is None:
+                scores += cross
+            else:
+                scores.addcmul_(cross, x)
+        return scores
+
+    def by_vectors(self, users: Tensor, items: Ints) -> Tensor:
+        """vector_u . vector_i + self_terms(i): users (N, D) -> (N, len(items))."""
+        if 4 * len(items) < len(self):
+            chosen = torch.from_numpy(items.astype(np.int64)).to(self._table.device)
+            return (users @ self._vectors[chosen].T).add_(self._self_terms[chosen])
+        # Scores of some items more cost less than a copy of most of the vectors.
+        scores = (self._vectors @ users.T).T if len(users) <= _FEW_USERS else users @ self._vectors.T
+        scores = scores + self._self_terms
+        if len(items) == len(self) and np.array_equal(items, np.arange(len(self))):
+            return scores
+        return scores.index_select(1, torch.from_numpy(items).to(scores.device))
+
+    def _choose(self, items: Ints) -> _Chosen:
+        if self._last is None or not np.array_equal(self._last.items, items):
+            width = 1 if self._model.ids_only else self._items.ids.shape[1]
+            columns = [self._column(number, items) for number in range(width)]
+            self_terms = self._self_terms[torch.from_numpy(items.astype(np.int64)).to(self._table.device)]
+            self._last = _Chosen(items.copy(), self_terms, [column for column in columns if len(column.rows)])
+        return self._last
+
+    def _column(self, number: int, items: Ints) -> _Column:
+        device = self._table.device
+        rows, x = self._items.ids[items, number] - self._bounds[0], self._items.values[items, number]
+        present = np.flatnonzero(x)
+        is_sparse = 2 * len(present) < len(items)
+        if is_sparse:
+            rows, x = rows[present], x[present]
+        # Half the bytes of the usual index: with a million items it is the index that takes the time.
+        places = torch.from_numpy(np.maximum(rows, 0).astype(np.int32)).to(device)
+        scale = None if (x == 1).all() else torch.from_numpy(x.astype(np.float32)).to(device)
+        return _Column(places, scale, torch.from_numpy(present).to(device) if is_sparse else None)
+
+    @cached_property
+    def _bounds(self) -> tuple[int, int]:
+        """The items' rows stand together at the end of the table; padding is row 0."""
+        ids = self._items.ids
+        first_row = int(ids.min(initial=len(self._table), where=self._items.values != 0))
+        return first_row, int(ids.max(initial=0)) + 1
+
+    @cached_property
+    def _cached_rows(self) -> tuple[Tensor, ...]:
+        return self._model.item_cache(self._table[self._bounds[0] : self._bounds[1]])
+
+    @cached_property
+    def _self_terms(self) -> Tensor:
+        return torch.cat([self._model.self_terms(rows, side, is_user=False) for rows, side in self._blocks(self._items)])
+
+    @cached_property
+    def _vectors(self) -> Tensor:
+        blocks = self._blocks(self._items)
+        return torch.cat([self._model.side_vectors(rows, side, is_user=False).vector for rows, side in blocks])

@@ -1,0 +1,130 @@
+"""Models whose score is a sum over pairs of attributes: they can be explained, and ranked without scoring every pair."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gmlfm.data.attributes import AttributeTable
+from gmlfm.models.base import Terms, UserSide
+from gmlfm.models.gradient import Attributes, GradientModel
+
+
+@dataclass(frozen=True)
+class SideVectors:
+    """One side of a score that decomposes: score(u, i) = self_terms_u + self_terms_i + vector_u . vector_i."""
+
+    self_terms: Tensor
+    vector: Tensor
+
+
+class PairwiseModel(GradientModel):
+    r"""Write `pair_parts`, what a pair adds; scores, ranking and reasons follow.
+
+    .. math:: \hat y(x) = b + \sum_i w_i x_i + \sum_{i<j} \mathrm{pair}(i, j) \, x_i x_j
+
+    decomposes: the score is also self terms and one inner product; then `side_vectors` and `side_width` give them.
+    ids_only: of each side only the first attribute counts.
+    """
+
+    decomposes: bool = False
+    ids_only: bool = False
+
+    def global_term(self) -> Tensor:
+        """b."""
+        return torch.zeros(())
+
+    def linear(self, rows: Tensor) -> Tensor:
+        """w_i of each row: (A, width) -> (A,)."""
+        return torch.zeros_like(rows[..., 0])
+
+    @abstractmethod
+    def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What a pair of attributes adds at x = 1, the left one coming first in a row: (A, width), (B, width) -> its weight
+        and its distance, (A, B) each, to be multiplied; None where there is no distance."""
+
+    @property
+    def side_width(self) -> int:
+        """D, the length of the vectors of `side_vectors`."""
+        raise NotImplementedError(f"{type(self).__name__} decomposes, so it must say the length of its side vectors.")
+
+    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideVectors:
+        """One side of a score that decomposes: self_terms (N,), vector (N, D)."""
+        raise NotImplementedError(f"{type(self).__name__} decomposes, so it must give its side vectors.")
+
+    def pair_values(self, left: Tensor, right: Tensor) -> Tensor:
+        """What each pair adds at x = 1: (A, width), (B, width) -> (A, B)."""
+        weight, distance = self.pair_parts(left, right)
+        return weight if distance is None else weight * distance
+
+    def item_cache(self, table: Tensor) -> tuple[Tensor, ...]:
+        """What `pair_table` reads of the items' rows, kept between calls: (B, row_width) -> tensors of B rows each.
+
+        A view of the table costs no memory; rows read in full and in order cost the least time.
+        """
+        return (self.transform_rows(table),)
+
+    def pair_table(self, left: Tensor, item_cache: tuple[Tensor, ...]) -> Tensor:
+        """What each pair adds at x = 1: left (A, width), transformed, and B cached rows -> (A, B)."""
+        return self.pair_values(left, *item_cache)
+
+    def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
+        if self.decomposes:
+            user, item = self.side_vectors(rows, user_side, is_user=True), self.side_vectors(rows, item_side, is_user=False)
+            return user.self_terms.unsqueeze(1) + item.self_terms + (item.vector @ user.vector.unsqueeze(-1)).squeeze(-1)
+        users, items = self._counting(user_side), self._counting(item_side)
+        left, right = rows[users.ids], rows[items.ids].flatten(1, 2)
+        cross = torch.vmap(self.pair_values)(left, right)
+        cross = cross * users.x.unsqueeze(-1) * items.x.flatten(1).unsqueeze(1)
+        by_item = cross.sum(1).view(items.ids.shape).sum(-1)
+        return self.self_terms(rows, users, is_user=True).unsqueeze(1) + self.self_terms(rows, items, is_user=False) + by_item
+
+    def self_terms(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> Tensor:
+        """A side's linear and within-side terms, (N,); the global term is the user's."""
+        if self.decomposes:
+            return self.side_vectors(rows, attributes, is_user=is_user).self_terms
+        counting = self._counting(attributes)
+        x, shape = counting.x, counting.ids.shape
+        values = rows[counting.ids]
+        total = (self.linear(values.flatten(0, -2)).view(shape) * x).sum(-1)
+        if shape[-1] > 1:
+            flat = values.flatten(0, -3)
+            within = torch.vmap(self.pair_values)(flat, flat).triu(1).view(*shape, shape[-1])
+            total = total + (within * x.unsqueeze(-1) * x.unsqueeze(-2)).sum((-1, -2))
+        return total + self.global_term() if is_user else total
+
+    def _counting(self, attributes: Attributes) -> Attributes:
+        return Attributes(attributes.ids[..., :1], attributes.x[..., :1]) if self.ids_only else attributes
+
+    def position(self, rows: Tensor, attributes: Attributes) -> Tensor:
+        """Where an entity stands in the learned metric, (N, D): near means alike."""
+        if self.decomposes:
+            return nn.functional.normalize(self.side_vectors(rows, attributes, is_user=False).vector, dim=-1)
+        x = attributes.x.abs().unsqueeze(-1)
+        return (rows[attributes.ids] * x).sum(-2) / x.sum(-2).clamp_min(1e-12)
+
+    def positions(self, table: AttributeTable) -> Tensor:
+        return self.scorer.positions(table)
+
+    def explain(self, user: UserSide, item: int) -> Terms:
+        sides = [user.attributes, self._item(item)]
+        if self.ids_only:
+            sides = [AttributeTable(side.ids[:, :1], side.values[:, :1]) for side in sides]
+        ids = np.concatenate([side.ids[0] for side in sides]).astype(np.int64)
+        x = np.concatenate([side.values[0] for side in sides])
+        ids, x = ids[x != 0], x[x != 0]
+        rows = self.scorer.rows_of(torch.from_numpy(ids).to(self.table.device))
+        centre, spread = self._label_scale
+        with torch.no_grad():
+            linear = self.linear(rows).cpu().double().numpy()
+            weight, distance = (None if part is None else part.cpu().double().numpy() for part in self.pair_parts(rows, rows))
+            constant = float(self.global_term())
+        assert weight is not None
+        return Terms(ids, x, centre + spread * constant, spread * linear * x, spread * weight, distance)
+
+    def _item(self, number: int) -> AttributeTable:
+        return AttributeTable(self._items.ids[number : number + 1], self._items.values[number : number + 1])

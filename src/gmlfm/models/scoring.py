@@ -1,0 +1,174 @@
+"""Scores of a gradient model: its table, the items' attributes, and the cheapest exact form for each question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gmlfm.data.attributes import AttributeTable
+from gmlfm.errors import DataError
+from gmlfm.models.base import Floats, Ints, UserSide
+from gmlfm.models.folding import folded_row, other_items
+from gmlfm.models.gradient import Attributes, GradientModel, gather
+from gmlfm.models.item_cache import ItemCache
+from gmlfm.models.pairwise import PairwiseModel
+
+_PAIRS_PER_BLOCK = 20_000  # their gathered factors should stay near the processor
+_NUMBERS_PER_BLOCK = 4_000_000  # of scores and table entries held at a time
+
+
+class RowScorer:
+    """label_scale: centre and spread of the labels that the model was trained on, to give scores in their units."""
+
+    def __init__(
+        self,
+        model: GradientModel,
+        table: Tensor,
+        items: AttributeTable,
+        field_of_row: npt.NDArray[np.int16] | None,
+        label_scale: tuple[float, float],
+    ) -> None:
+        self.model, self._table, self._items, self._label_scale = model, table, items, label_scale
+        self._field_of_row = field_of_row
+        self._pairwise = model if isinstance(model, PairwiseModel) else None
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        """The whole table, transformed for scoring."""
+        with self._no_training():
+            return self.model.transform_rows(self._table)
+
+    def rows_of(self, ids: Tensor) -> Tensor:
+        """Some of the table's rows, transformed; no others are, unless the model has to see them all."""
+        if self.model.whole_table:
+            return self._rows[ids]
+        with self._no_training():
+            return self.model.transform_rows(self._table[ids])
+
+    @cached_property
+    def _item_cache(self) -> ItemCache:
+        assert self._pairwise is not None
+        return ItemCache(self._pairwise, self._table, self._items, self._blocks_of)
+
+    def score_all(self, users: UserSide, items: Ints) -> Floats:
+        """Exact, by the cheapest form for this model: attribute-pair tables, one inner product, or pair after pair.
+
+        To the history of a user whom training did not see a row of their own is fitted.
+        """
+        attributes, model = users.attributes, self._pairwise
+        own_row = self._folded(attributes, users.history) if self._folds(users) and users.history is not None else None
+        if model is None:
+            return self._in_units(self._by_pairs(attributes, np.broadcast_to(items, (len(users), len(items))), own_row))
+        result = np.empty((len(users), len(items)), np.float32)
+        by_table, cache = self._tables_are_cheaper(model, attributes.ids.shape[1]), self._item_cache
+        step = max(1, _NUMBERS_PER_BLOCK // max((cache.n_rows if by_table else 0) + len(items), 1))
+        with self._no_training():
+            for start in range(0, len(users), step):
+                block = slice(start, start + step)
+                rows, sides = self._with_own_row(self._attributes(attributes.ids[block], attributes.values[block]), own_row)
+                if by_table:
+                    scores = cache.by_table(rows, sides, items)
+                else:
+                    scores = cache.by_vectors(model.side_vectors(rows, sides, is_user=True).vector, items)
+                scores += model.self_terms(rows, sides, is_user=True).unsqueeze(1)
+                result[block] = scores.cpu().numpy()
+        return self._in_units(result)
+
+    def score_pairs(self, users: UserSide, items: Ints) -> Floats:
+        return self._in_units(self._by_pairs(users.attributes, items))
+
+    def positions(self, table: AttributeTable) -> Tensor:
+        """Where each of a side's entities stands in the learned metric: (N, D)."""
+        assert self._pairwise is not None
+        with self._no_training():
+            return torch.cat([self._pairwise.position(rows, side) for rows, side in self._blocks_of(table)])
+
+    def _folds(self, users: UserSide) -> bool:
+        return users.history is not None and not self.model.whole_table
+
+    def _with_own_row(self, side: Attributes, own_row: Tensor | None) -> tuple[Tensor, Attributes]:
+        """The distinct rows of the user side, and their places; a newcomer's own row stands in for their id."""
+        rows, side = self._gathered(side)
+        if own_row is not None:
+            side.ids[:, 0] = len(rows)
+            rows = torch.cat([rows, own_row])
+        return rows, side
+
+    def _folded(self, user: AttributeTable, history: Ints) -> Tensor:
+        """The newcomer's row, transformed: (1, width)."""
+        others = other_items(len(self._items), history)
+        liked, rest = (
+            self._attributes(self._items.ids[items][None], self._items.values[items][None]) for items in (history, others)
+        )
+        side = self._attributes(user.ids, user.values)
+        row = folded_row(self.model, self._table, int(user.ids[0, 0]), side, liked, rest)
+        with self._no_training():
+            return self.model.transform_rows(row.unsqueeze(0))
+
+    def _tables_are_cheaper(self, model: PairwiseModel, user_width: int) -> bool:
+        """Multiplications for a user and an item: D by vectors, some 2K by tables for each of the user's attributes."""
+        if model.ids_only or not model.decomposes:
+            return not (model.ids_only and model.decomposes)
+        rows_per_item = self._item_cache.n_rows / max(len(self._items), 1)
+        by_tables = user_width * rows_per_item * (2.0 * model.row_width + 1.0) + self._items.ids.shape[1]
+        return bool(by_tables < model.side_width)
+
+    def _blocks_of(self, table: AttributeTable) -> Iterator[tuple[Tensor, Attributes]]:
+        """A side's entities, some at a time: their distinct rows transformed, and their places in them."""
+        step = max(1, _NUMBERS_PER_BLOCK // (16 * self.model.row_width * table.ids.shape[1]))
+        for start in range(0, len(table), step):
+            yield self._gathered(self._attributes(table.ids[start : start + step], table.values[start : start + step]))
+
+    def _gathered(self, side: Attributes) -> tuple[Tensor, Attributes]:
+        distinct, (side,) = gather(side)
+        return self.rows_of(distinct), side
+
+    def _by_pairs(self, users: AttributeTable, items: Ints, own_row: Tensor | None = None) -> Floats:
+        """Pair after pair through the model: over the whole table transformed once, or a few pairs over their own rows."""
+        result = np.empty(items.shape, np.float32)
+        few = not self.model.whole_table and items.size * self._items.ids.shape[1] < len(self._table)
+        step = max(1, _PAIRS_PER_BLOCK // max(items.shape[1], 1))
+        with self._no_training():
+            for start in range(0, len(items), step):
+                block = slice(start, start + step)
+                user = self._attributes(users.ids[block], users.values[block])
+                item = self._attributes(self._items.ids[items[block]], self._items.values[items[block]])
+                rows = self._rows if not few else None
+                if rows is None:
+                    distinct, (user, item) = gather(user, item)
+                    rows = self.rows_of(distinct)
+                if own_row is not None:
+                    user.ids[:, 0] = len(rows)
+                    rows = torch.cat([rows, own_row])
+                result[block] = self.model.scores(rows, user, item).cpu().numpy()
+        return result
+
+    def _in_units(self, scores: Floats) -> Floats:
+        centre, spread = self._label_scale
+        return _finite(scores if (centre, spread) == (0.0, 1.0) else scores * np.float32(spread) + np.float32(centre))
+
+    def _attributes(self, ids: npt.NDArray[np.int32], values: Floats) -> Attributes:
+        device = self._table.device
+        x = torch.from_numpy(np.array(values, dtype=np.float32))  # a copy: tables may be read-only
+        fields = None
+        if self._field_of_row is not None:
+            fields = torch.from_numpy(self._field_of_row[ids].astype(np.int64)).to(device)
+        return Attributes(torch.from_numpy(ids.astype(np.int64)).to(device), x.to(device), fields)
+
+    def _no_training(self) -> torch.no_grad:
+        self.model.eval()
+        return torch.no_grad()
+
+
+def _finite(scores: Floats) -> Floats:
+    """NaN must never look like a ranking."""
+    if not np.isfinite(scores).all():
+        raise DataError(
+            "the model gives scores that are no numbers; it was trained with too high an lr, or its file is damaged."
+        )
+    return scores
