@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from gmlfm.errors import OptionError, did_you_mean
-from gmlfm.models.base import ClosedFormModel, GradientModel, Layout
-from gmlfm.models.mamo import Mamo
+from gmlfm.models.base import TASKS, Layout, Model
 from gmlfm.models.registry import ModelInfo, model_info
-from gmlfm.training.loop import TrainingOptions
-from gmlfm.training.objectives import GROUPED
+from gmlfm.models.settings import Choice, Declared, Space, convert_all, declared_settings
+from gmlfm.training.objectives import grouped_losses, losses_for
+from gmlfm.training.options import TrainingOptions
+from gmlfm.training.rows import ROW_OPTIMISERS
 from gmlfm.training.sampling.batches import BatchOptions
 
-TASKS = ("topn", "rating", "implicit")
 PRESETS: dict[str, dict[str, Any]] = {
-    # As published: one batch size, Adam, negatives drawn once, no hiding of ids.
+    # As published: one batch size, Adam, negatives drawn once, no cold-start steps.
     "paper": {"batch_size": 256, "lr": 1e-3, "n_negatives": 2, "fresh": False, "cold_start_rate": 0.0, "loss": "squared"},
 }
-_ALIASES = {"negatives": "n_negatives", "hide": "cold_start_rate", "tasks_a_batch": "tasks_per_batch"}
+# What people say, and what older versions wrote.
+ALIASES = {"negatives": "n_negatives", "hide": "cold_start_rate", "tasks_a_batch": "tasks_per_batch"}
+_OLD_VALUES = {("engine", "reference"): "eager"}
+_TRAINING, _BATCHES = declared_settings(TrainingOptions), declared_settings(BatchOptions)
+_ALWAYS, _IN_EPOCHS = ("seed", "threads"), ("epochs", "patience", "lr")
 
 
 @dataclass(frozen=True)
 class Settings:
-    model: str
+    """info: the model under the name that it was asked for by; options: its own settings, as far as they were given."""
+
+    info: ModelInfo
     task: str
     options: Mapping[str, Any]
     training: TrainingOptions
@@ -33,81 +40,68 @@ class Settings:
     preset: str | None = None
 
     @classmethod
-    def make(cls, model: str, task: str, given: Mapping[str, Any], preset: str | None = None) -> Settings:
-        """Settings by name, checked: the preset's, then what is given. Texts are taken as the kind each setting has."""
-        info = model_info(model)
+    def make(
+        cls, model: str | type[Model] | Model | ModelInfo, task: str, given: Mapping[str, Any], preset: str | None = None
+    ) -> Settings:
+        """Settings by name, checked: the model's defaults, the preset's, then what is given. Texts are taken as the kind each
+        setting has."""
+        info = model if isinstance(model, ModelInfo) else model_info(model)
         if task not in TASKS:
             raise OptionError(f"task is '{task}'{did_you_mean(task, TASKS)}")
         if task not in info.tasks:
-            raise OptionError(f"the model '{model}' cannot do the task '{task}'; it does {', '.join(info.tasks)}.")
+            raise OptionError(f"the model '{info.name}' cannot do the task '{task}'; it does {', '.join(info.tasks)}.")
         if preset is not None and preset not in PRESETS:
             raise OptionError(f"preset is '{preset}'{did_you_mean(preset, PRESETS)}")
-        chosen = {_ALIASES.get(name, name): value for name, value in given.items()}
-        own = dict(info.options)
-        if task != "topn" and own.get("loss") in GROUPED:
-            own.pop("loss")  # a label of its own has nothing to be compared with
-        wanted = {**own, **(PRESETS[preset] if preset else {}), **chosen}
-        training_names, batch_names = _applicable(info)
-        model_names = set(info.option_names())
-        split: dict[str, dict[str, Any]] = {"model": {}, "training": {}, "batches": {}}
-        for name, value in wanted.items():
-            known = sorted(training_names | batch_names | model_names | (set(_ALIASES) if batch_names else set()))
-            if name not in known:
-                raise OptionError(f"unknown setting '{name}' for the model '{model}'{did_you_mean(name, known)}")
-            if name in model_names:
-                split["model"][name] = _as_kind(name, value, _annotation(info, name))
-            if name in training_names:
-                split["training"][name] = _as_kind(name, value, _of(TrainingOptions, name))
-            if name in batch_names:
-                split["batches"][name] = _as_kind(name, value, _of(BatchOptions, name))
-        settings = cls(
-            model,
-            task,
-            split["model"],
-            replace(TrainingOptions(), **split["training"]),
-            replace(BatchOptions(), **split["batches"]),
-            preset,
-        )
+        of_instance = model.settings if isinstance(model, Model) else {}
+        values = {**of_instance, **{ALIASES.get(name, name): value for name, value in given.items()}}
+        values = {name: _OLD_VALUES.get((name, value), value) if isinstance(value, str) else value for name, value in values.items()}
+        defaults = dict(info.defaults)
+        if task != "topn" and defaults.get("loss") in grouped_losses():
+            defaults.pop("loss")  # a label of its own has nothing to be compared with
+        wanted = {**defaults, **(PRESETS[preset] if preset else {}), **values}
+        readers = {"model": info.declared, **applicable(info)}
+        for name in wanted:
+            if not any(name in reader for reader in readers.values()):
+                known = sorted({*(key for reader in readers.values() for key in reader), *(ALIASES if readers["batches"] else ())})
+                raise OptionError(f"unknown setting '{name}' for the model '{info.name}'{did_you_mean(name, known)}")
+        chosen = {
+            part: convert_all(reader, {name: value for name, value in wanted.items() if name in reader})
+            for part, reader in readers.items()
+        }
+        training, batches = replace(TrainingOptions(), **chosen["training"]), replace(BatchOptions(), **chosen["batches"])
+        settings = cls(info, task, chosen["model"], training, batches, preset)
         settings._check()
         return settings
 
+    @property
+    def model(self) -> str:
+        return self.info.name
+
+    @property
+    def as_published(self) -> bool:
+        """Whether the published procedure is followed, which has no validation part and chooses on test."""
+        return self.preset == "paper" and self.task == "topn"
+
     def _check(self) -> None:
+        losses, optimiser = losses_for(self.info.cls), self.training.optimiser
+        if self.training.loss not in losses:
+            raise OptionError(f"loss is '{self.training.loss}'{did_you_mean(self.training.loss, losses)}")
+        if optimiser not in ROW_OPTIMISERS:
+            raise OptionError(f"optimiser is '{optimiser}'{did_you_mean(optimiser, ROW_OPTIMISERS)}")
         n_negatives = self.batches.n_negatives if self.task == "topn" else 0
-        self.training.check(self.task, n_negatives)
-        if self.batches.batch_size is not None and self.batches.batch_size < 1:
-            raise OptionError(f"batch_size is {self.batches.batch_size}; expected 1 or more, or auto.")
-        if self.batches.n_negatives < 0:
-            raise OptionError(f"negatives is {self.batches.n_negatives}; expected 0 or more.")
-        if not 0 <= self.batches.cold_start_rate < 1:
-            raise OptionError(f"cold_start_rate is {self.batches.cold_start_rate}; expected a share of at least 0 and below 1.")
+        self.training.check_task(self.task, n_negatives, grouped_losses())
         if self.task == "topn" and self.batches.n_negatives == 0:
             raise OptionError("top-n needs something to rank a positive above; set negatives to 1 or more.")
 
-    def build(self, layout: Layout | None = None) -> GradientModel:
+    def build(self, layout: Layout | None = None) -> Model:
         """The model itself, its dense parameters drawn from the seed."""
-        import torch
-
-        info = model_info(self.model)
-        assert info.make is not None
         torch.manual_seed(self.training.seed)
-        return info.make(**self.options, **({"layout": layout} if info.needs_layout else {}))
-
-    def episodic(self, layout: Layout) -> Mamo:
-        """The same for a model whose tasks are users."""
-        info = model_info(self.model)
-        assert info.episodic is not None
-        return info.episodic(layout=layout, **self.options)
-
-    def count(self) -> ClosedFormModel:
-        """The same for a model without gradients."""
-        info = model_info(self.model)
-        assert info.count is not None
-        return info.count(**self.options)
+        return self.info.build(layout, self.options)
 
     def to_dict(self) -> dict[str, Any]:
-        of_training, of_batches = _applicable(model_info(self.model))
-        training = {name: getattr(self.training, name) for name in sorted(of_training)}
-        batches = {name: getattr(self.batches, name) for name in sorted(of_batches - {"seed"})}
+        readers = applicable(self.info)
+        training = {name: getattr(self.training, name) for name in sorted(readers["training"])}
+        batches = {name: getattr(self.batches, name) for name in sorted(readers["batches"]) if name != "seed"}
         return {
             "model": self.model,
             "task": self.task,
@@ -116,42 +110,50 @@ class Settings:
         }
 
 
-def _applicable(info: ModelInfo) -> tuple[set[str], set[str]]:
-    """The names of training and batch settings that have an effect on a model of this kind."""
-    if info.count is not None:
-        return {"seed", "threads"}, set()
-    if info.episodic is not None:
-        return {"seed", "threads", "epochs", "patience", "lr"}, set()
-    return {one.name for one in fields(TrainingOptions)}, {one.name for one in fields(BatchOptions)}
+def applicable(info: ModelInfo) -> dict[str, dict[str, Declared]]:
+    """The settings of training and batches that have an effect on a model: what it reads and how it learns decides."""
+    if info.cls.inputs.labels or not info.cls.learns_in_epochs:
+        names = _ALWAYS + (_IN_EPOCHS if info.cls.learns_in_epochs else ())
+        return {"training": {name: _TRAINING[name] for name in names}, "batches": {}}
+    return {"training": _TRAINING, "batches": _BATCHES}
 
 
-def _annotation(info: ModelInfo, name: str) -> str:
-    return str(inspect.signature(info.factory).parameters[name].annotation)
+def search_space(info: ModelInfo, task: str) -> dict[str, Space]:
+    """What tuning may choose from: what training and batches offer, then the model's own."""
+    readers = applicable(info)
+    space: dict[str, Space] = {}
+    for name in ("lr", "weight_decay", "cold_start_rate", "batch_size", "loss", "n_negatives"):
+        declared = readers["training"].get(name) or readers["batches"].get(name)
+        if declared is not None and declared.setting.search is not None:
+            space[name] = declared.setting.search
+    if task != "topn":
+        space.pop("n_negatives", None)
+        space.pop("loss", None)
+        if task == "implicit" and readers["batches"]:
+            space["loss"] = Choice(("squared", "logistic"))
+    for name in info.fixed:
+        space.pop(name, None)
+    return {**space, **info.space}
 
 
-def _of(options: type, name: str) -> str:
-    return str(next(one.type for one in fields(options) if one.name == name))
-
-
-def _as_kind(name: str, value: Any, annotation: str) -> Any:
-    """A text as the kind that the annotation names; anything else must be of that kind already."""
-    kinds = {"int": int, "float": float, "bool": bool}
-    kind = next((one for one in kinds if annotation.startswith(one)), "str")
-    if kind == "bool":
-        words = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
-        if isinstance(value, bool):
-            return value
-        if str(value).lower() in words:
-            return words[str(value).lower()]
-        raise OptionError(f"{name} is {value!r}; expected true or false.")
-    if kind == "str":
-        return str(value)
-    if "None" in annotation and (value is None or value == "auto"):
-        return None
-    try:
-        converted = kinds[kind](value)
-    except (TypeError, ValueError) as error:
-        raise OptionError(f"{name} is {value!r}; expected {'a whole number' if kind == 'int' else 'a number'}.") from error
-    if isinstance(value, (bool, float)) and kind == "int" and (isinstance(value, bool) or converted != value):
-        raise OptionError(f"{name} is {value!r}; expected a whole number.")
-    return converted
+def settings_table(model: str | type[Model] | Model | None = None, task: str = "topn") -> list[dict[str, Any]]:
+    """Every setting of a model for a task, or without a model what all trained models share: one line each."""
+    info = None if model is None else model_info(model)
+    defaults = {} if info is None else Settings.make(info, task if task in info.tasks else info.tasks[0], {}).to_dict()["settings"]
+    readers = {"training": _TRAINING, "batches": _BATCHES} if info is None else {"model": info.declared, **applicable(info)}
+    space = {} if info is None else search_space(info, task)
+    rows: dict[str, dict[str, Any]] = {}
+    for part, reader in readers.items():
+        for name, declared in reader.items():
+            default = defaults.get(name, declared.default if declared.has_default else None)
+            row = {
+                "name": name,
+                "kind": declared.kind.__name__,
+                "default": "auto" if default is None else default,
+                "range": declared.range,
+                "meaning": declared.setting.meaning,
+                "searched": (name in space) if info else declared.setting.search is not None,
+                "of": part,
+            }
+            rows.setdefault(name, row)
+    return list(rows.values())

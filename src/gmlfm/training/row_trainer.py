@@ -1,0 +1,133 @@
+"""Training of gradient models by rows of their table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from gmlfm.errors import OptionError
+from gmlfm.models.gradient import GradientModel
+from gmlfm.training.cold_start import ColdStartTrainer
+from gmlfm.training.engines import Engine, make_engine
+from gmlfm.training.options import TrainingOptions
+from gmlfm.training.rows import DENSE_OPTIMISERS, row_optimiser
+from gmlfm.training.sampling.batches import Batches
+from gmlfm.training.trainer import DivergedError, Observer, Trainer, under_prefix
+
+
+class RowTrainer(Trainer):
+    """Holds a model, its table and their optimisers."""
+
+    def __init__(
+        self,
+        model: GradientModel,
+        n_rows: int,
+        options: TrainingOptions,
+        batches: Batches | None = None,
+        device: torch.device | str = "cpu",
+        field_of_row: npt.NDArray[np.int16] | None = None,
+    ) -> None:
+        super().__init__(model, options)
+        self.model, self.device = model.to(device), torch.device(device)
+        table = model.initial_rows(n_rows, torch.Generator().manual_seed(options.seed))
+        if tuple(table.shape) != (n_rows, model.row_width):
+            raise OptionError(
+                f"{type(model).__name__}.initial_rows gave the shape {tuple(table.shape)}; expected ({n_rows}, "
+                f"{model.row_width}), a row of row_width numbers for each attribute."
+            )
+        table[0] = 0.0  # padding
+        self.table = model.table = table.to(device)
+        self.rows = row_optimiser(options.optimiser, self.table, options.lr, options.weight_decay)
+        self.dense = DENSE_OPTIMISERS[options.optimiser](list(model.parameters()) or [torch.zeros(0)], lr=options.lr)
+        self._field_of_row = field_of_row if model.needs_fields else None
+        self._batches = batches
+        self._resident: Any = None
+        self._engine: Engine | None = None
+
+    @property
+    def batches(self) -> Batches:
+        assert self._batches is not None
+        return self._batches
+
+    @property
+    def n_instances(self) -> int:
+        return self.batches.n_instances
+
+    @property
+    def warm_epochs(self) -> int:
+        return self.model.warm_epochs
+
+    @property
+    def engine(self) -> Engine:
+        """Who takes this model's steps here: compiled kernels where there are some, else eager PyTorch."""
+        if self._engine is None:
+            self._engine = make_engine(self.model, self.rows, self.dense, self.options, self._field_of_row)
+        return self._engine
+
+    def run_epoch(self, observer: Observer) -> float:
+        # Dropout draws from torch's own stream; named by the epoch, a resumed run draws the same.
+        torch.manual_seed(self.options.seed * 1_000_003 + self.epoch)
+        self.model.train()
+        self.model.begin_epoch(self.epoch)
+        total, n_done = 0.0, 0
+        engine, batches = self.engine, self._on_device()
+        size, sampler = batches.groups_per_step, batches.cold_start_sampler(self.epoch)
+        cold_start = None
+        if sampler is not None:
+            cold_start = ColdStartTrainer(self.model, self.table, engine, size, sampler, self._field_of_row, self.options.loss)
+        for batch in batches.epoch(self.epoch):
+            for loss, n_instances in engine.run(batch, size):
+                self._check((loss,))
+                total += loss * n_instances
+                n_done += n_instances
+                observer.on_step(n_done, self.n_instances, total / n_done)
+            self._check(cold_start.after(len(batch)) if cold_start else ())
+        self._check(cold_start.end() if cold_start else ())
+        return total / max(n_done, 1)
+
+    def _check(self, losses: Iterable[float]) -> None:
+        for loss in losses:
+            if not np.isfinite(loss):
+                kept = f"the weights of epoch {self.best_epoch} are kept" if self.best else "nothing is kept"
+                raise DivergedError(
+                    f"the loss became {loss} in epoch {self.epoch + 1}, {kept}; lower lr (now {self.options.lr:g})."
+                )
+
+    def _on_device(self) -> Any:
+        """Batches on the device, where both they and the engine can be there."""
+        if self._resident is None:
+            self._resident = self.engine.resident(self.batches)
+        return self._resident
+
+    def weights(self) -> dict[str, Tensor]:
+        return {"table": self.table, **{f"dense.{name}": tensor for name, tensor in self.model.dense_state().items()}}
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """In place: the optimiser and the engine hold these tensors."""
+        self.table.copy_(weights["table"])
+        torch.nn.Module.load_state_dict(self.model, under_prefix(weights, "dense."))
+
+    def restore_best(self) -> None:
+        self.best.put_into(self.weights())  # a large table is not read into memory a second time
+
+    def optimiser_state(self) -> dict[str, Tensor]:
+        state = {f"rows.{name}": tensor for name, tensor in self.rows.state().items()}
+        for number, slots in self.dense.state_dict()["state"].items():
+            state |= {f"optimiser.{number}.{name}": torch.as_tensor(value) for name, value in slots.items()}
+        return state
+
+    def load_optimiser_state(self, state: Mapping[str, Tensor]) -> None:
+        for name, tensor in self.rows.state().items():
+            tensor.copy_(state[f"rows.{name}"])
+        dense = self.dense.state_dict()
+        dense["state"] = {}
+        for key, tensor in under_prefix(state, "optimiser.").items():
+            number, name = key.split(".", 1)
+            dense["state"].setdefault(int(number), {})[name] = tensor
+        self.dense.load_state_dict(dense)
+        self._engine = self._resident = None  # the optimiser's state lies elsewhere now
