@@ -17,7 +17,7 @@ from gmlfm import load_dataset
 from gmlfm.cli import main
 from gmlfm.data.sources import catalogue
 from gmlfm.data.sources.amazon import convert_amazon, read_lines
-from gmlfm.data.sources.archives import checked_members
+from gmlfm.data.sources.archives import check_archive
 from gmlfm.data.sources.fetch import accept_terms, get_dataset, terms_to_accept
 from gmlfm.data.sources.libfm import read_libfm
 from gmlfm.errors import DataError, OptionError
@@ -127,10 +127,10 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
     raw = (tmp_path / "a.zip").read_bytes()
     (tmp_path / "a.zip").write_bytes(raw.replace(b"some", b"sOme", 1))
     with pytest.raises(DataError, match="the member 'm' is damaged"):
-        checked_members(tmp_path / "a.zip", ("m",))
+        check_archive(tmp_path / "a.zip", ("m",))
     (tmp_path / "a.zip").write_bytes(raw[:20])
     with pytest.raises(DataError, match="is no zip archive or is damaged"):
-        checked_members(tmp_path / "a.zip", ("m",))
+        check_archive(tmp_path / "a.zip", ("m",))
 
 
 REVIEWS = [

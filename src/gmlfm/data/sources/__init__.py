@@ -1,4 +1,4 @@
-"""Where datasets come from: folders with a dataset.toml, and the names we know."""
+"""Where datasets come from: folders with a dataset.toml, and the named sources of the catalogue."""
 
 from __future__ import annotations
 
