@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmlfm import Dataset, make_split
-from gmlfm.data.splits import COLD_GROUPS, NEWCOMER_GROUPS, SPLITS, Split
+from gmlfm.data.splits import COLD_GROUPS, NEWCOMER_GROUPS, SPLITS, TEST, TRAIN, VALIDATION, Split, leave_last_out
 from gmlfm.errors import DataError, OptionError
 from tests.data.arbitrary import datasets, plain, random_plain
 
@@ -50,6 +50,18 @@ def test_leave_one_out_tests_the_latest_and_validates_the_one_before(data: Datas
         mine = sorted((row["time"], row["row"]) for row in rows if row["user"] == user)
         expected = "t" * len(mine) if len(mine) < 3 else "t" * (len(mine) - 2) + "vx"
         assert "".join(part[row] for _, row in mine) == expected
+
+
+@given(st.lists(st.integers(0, 4), max_size=20))
+def test_leave_last_out_is_its_plain_loop(users: list[int]) -> None:
+    expected = [TRAIN] * len(users)
+    for user in set(users):
+        rows = [row for row, owner in enumerate(users) if owner == user]
+        if len(rows) >= 3:
+            expected[rows[-1]], expected[rows[-2]] = TEST, VALIDATION
+    parts_of_rows = leave_last_out(np.array(users, np.int32))
+    assert parts_of_rows.dtype == np.int8
+    assert parts_of_rows.tolist() == expected
 
 
 def test_users_with_too_few_rows_are_counted_out_loud() -> None:

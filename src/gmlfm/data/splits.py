@@ -60,20 +60,6 @@ class _View:
     items: npt.NDArray[np.int32]
     rng: np.random.Generator
 
-    def places(self, kept: npt.NDArray[np.bool_] | None = None) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Each row's place among its user's kept rows, counted from the first and from the last; -1 if not kept."""
-        kept = np.ones(len(self.rows), bool) if kept is None else kept
-        chosen = np.flatnonzero(kept)
-        chosen = chosen[np.argsort(self.users[chosen], kind="stable")]
-        users = self.users[chosen]
-        starts = np.flatnonzero(np.diff(users, prepend=-1))
-        lengths = np.diff(np.append(starts, len(users)))
-        first = np.arange(len(users)) - np.repeat(starts, lengths)
-        from_first, from_last = np.full(len(self.rows), -1), np.full(len(self.rows), -1)
-        from_first[chosen] = first
-        from_last[chosen] = np.repeat(lengths, lengths) - 1 - first
-        return from_first, from_last
-
     def times(self, name: str) -> npt.NDArray[Any]:
         if "time" not in self.data.interactions.columns:
             raise DataError(
@@ -145,6 +131,27 @@ def random_parts(n: int, validation: float, test: float, rng: np.random.Generato
     return part
 
 
+def leave_last_out(users: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int8]:
+    """Of each user's rows the last is TEST, the one before it VALIDATION, the others TRAIN; fewer than three all TRAIN.
+
+    users: the user number of each row, rows in the order of time. Returns each row's part.
+    """
+    from_first, from_last = _places(users)
+    part = np.where(from_last == 0, TEST, np.where(from_last == 1, VALIDATION, TRAIN))
+    return np.where(from_first + from_last >= 2, part, TRAIN).astype(np.int8)
+
+
+def _places(users: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Each row's place among the rows of its user, counted from the first and from the last, both from 0."""
+    by_user = np.argsort(users, kind="stable")
+    starts = np.flatnonzero(np.diff(users[by_user], prepend=-1))
+    lengths = np.diff(np.append(starts, len(users)))
+    from_first, from_last = np.empty(len(users), np.int64), np.empty(len(users), np.int64)
+    from_first[by_user] = np.arange(len(users)) - np.repeat(starts, lengths)
+    from_last[by_user] = np.repeat(lengths, lengths) - 1 - from_first[by_user]
+    return from_first, from_last
+
+
 def _random(view: _View, validation: float = 0.2, test: float = 0.1) -> _Parts:
     return _Parts(random_parts(len(view.rows), validation, test, view.rng))
 
@@ -157,13 +164,12 @@ def _leave_one_out(view: _View) -> _Parts:
     return parts
 
 
-def _hold_out_last(view: _View, kept: npt.NDArray[np.bool_], parts: _Parts) -> None:
-    """Of each user's kept rows the latest is tested, the one before it validated; fewer than three all train."""
-    from_first, from_last = view.places(kept)
-    enough = kept & (from_first + from_last >= 2)
-    parts.part[enough & (from_last == 0)] = TEST
-    parts.part[enough & (from_last == 1)] = VALIDATION
-    n_short = len(np.unique(view.users[kept & ~enough]))
+def _hold_out_last(view: _View, eligible: npt.NDArray[np.bool_], parts: _Parts) -> None:
+    """leave_last_out over the eligible rows alone, with a note on users who have too few."""
+    users = view.users[eligible]
+    part = leave_last_out(users)
+    parts.part[eligible] = part
+    n_short = len(np.unique(users)) - int((part == TEST).sum())
     if n_short:
         parts.notes.append(f"{n_short:,} users have fewer than 3 rows: all theirs are trained on, none tested.")
 
@@ -195,10 +201,9 @@ def _newcomers(view: _View, share: float = 0.1, validation_share: float = 0.05) 
     groups = (2 * (user != TRAIN) + (item != TRAIN)).astype(np.int8)
     parts = _Parts(np.full(len(view.rows), UNUSED, np.int8), groups, NEWCOMER_GROUPS)
     warm = (user == TRAIN) & (item == TRAIN)
-    parts.part[warm] = TRAIN
     _hold_out_last(view, warm, parts)
-    new_with_warm = (user != TRAIN) & (item == TRAIN)
-    latest = new_with_warm & (view.places(new_with_warm)[1] == 0)
+    new_with_warm = np.flatnonzero((user != TRAIN) & (item == TRAIN))
+    latest = new_with_warm[_places(view.users[new_with_warm])[1] == 0]
     parts.part[latest] = user[latest]
     of_new_item = (item != TRAIN) & ((user == TRAIN) | (user == item))
     parts.part[of_new_item] = item[of_new_item]
@@ -244,7 +249,7 @@ def _cold_start(
     if not 0 < warm_time < 1:
         raise OptionError(f"warm_time is {warm_time}; expected a share above 0 and below 1.")
     times = view.times("cold-start")
-    from_first, from_last = view.places()
+    from_first, from_last = _places(view.users)
     kept = (from_first + from_last + 1 >= ratings) & (from_first < ratings)
     if not kept.any():
         raise DataError(f"the split 'cold-start' needs users with {ratings} rows or more; there are none.")
