@@ -72,9 +72,7 @@ def convert_amazon(name: str, reviews: Path, meta: Path | None, folder: Path) ->
 def amazon_files(name: str, category: str, files: Sequence[Path]) -> tuple[Path, Path | None]:
     """Which of the files (or of a folder's files) are the reviews and the meta data of a category, by their names."""
     paths = [path for file in files for path in (sorted(file.iterdir()) if file.is_dir() else [file])]
-    reviews, meta = (
-        [path for path in paths if path.name.startswith(f"{kind}_{category}")] for kind in ("reviews", "meta")
-    )
+    reviews, meta = ([path for path in paths if path.name.startswith(f"{kind}_{category}")] for kind in ("reviews", "meta"))
     if not reviews:
         raise DataError(f"'{name}' needs {NEEDED_FILES.format(category)}; no file named reviews_{category}* was given.")
     return reviews[0], meta[0] if meta else None

@@ -21,6 +21,7 @@ from gmlfm.data.sources.dialect import MARKS, decode, sniff
 from gmlfm.data.sources.tables import (
     ARCHIVE_MARK,
     Table,
+    file_on_disk,
     is_delimited,
     is_parquet,
     matching,
@@ -62,10 +63,8 @@ def count_rows(path: str, folder: Path) -> int:
             except (pl.exceptions.PolarsError, OSError) as error:
                 raise DataError(f"{file} is not a readable Parquet file ({str(error).splitlines()[0]}).") from error
         else:
-            real = Path(file.partition(ARCHIVE_MARK)[0])
-            if not real.exists():
-                raise DataError(f"{file} does not exist; check path.")
-            total += real.stat().st_size // (8 if real.suffix in (".gz", ".zip") else 25)
+            on_disk = file_on_disk(file)
+            total += on_disk.stat().st_size // (8 if on_disk.suffix in (".gz", ".zip") else 25)
     return max(total, 1)
 
 

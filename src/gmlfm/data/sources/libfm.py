@@ -89,7 +89,12 @@ def convert_libfm(path: Path, folder: Path) -> None:
     positions = np.arange(len(rows.indices)) - np.repeat(user_starts, lengths)
     others = flat.filter(pl.Series(positions >= 2)).group_by("row", maintain_order=True).agg("index")
     table = pl.DataFrame(
-        {"row": np.arange(len(lengths)), "user": rows.indices[user_starts], "item": rows.indices[user_starts + 1], "label": rows.labels}
+        {
+            "row": np.arange(len(lengths)),
+            "user": rows.indices[user_starts],
+            "item": rows.indices[user_starts + 1],
+            "label": rows.labels,
+        }
     ).join(others, on="row", how="left", maintain_order="left")
     with new_folder(folder, holds=("rows.parquet", "dataset.toml")) as new:
         table.rename({"index": "attributes"}).drop("row").write_parquet(new / "rows.parquet")

@@ -82,6 +82,14 @@ def matching(path: str, folder: Path) -> list[str]:
     return [full]
 
 
+def file_on_disk(path: str) -> Path:
+    """The file itself, or the archive that holds the member; refused where it does not exist."""
+    file = Path(path.partition(ARCHIVE_MARK)[0])
+    if not file.exists():
+        raise DataError(f"{path} does not exist; check path.")
+    return file
+
+
 def is_parquet(path: str) -> bool:
     return Path(path).suffix.lower() in _PARQUET
 
