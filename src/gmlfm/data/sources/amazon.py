@@ -105,9 +105,9 @@ def read_lines(path: Path, asins: set[str] | None = None) -> Iterator[tuple[int,
         raise DataError(f"{path} could not be read ({error.strerror or error}).") from error
 
 
-def _parse(line: bytes, path: Path, number: int) -> dict[str, Any]:
+def _parse(data: bytes, path: Path, number: int) -> dict[str, Any]:
     try:
-        text = line.decode()
+        text = data.decode()
         value = json.loads(text)
     except UnicodeDecodeError as error:
         raise DataError(f"{path} line {number:,} is not UTF-8.") from error

@@ -1,4 +1,4 @@
-"""The made-up world: what is traded, between which places, how it is sent. Names and typical figures, nothing random."""
+"""The world of the market: what is traded, between which places, how it is sent. Names and typical figures, nothing random."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ DURATION_DAYS = (2, 3, 6, 10)
 PAYERS = ("seller pays", "buyer pays")
 AGES = ("under 20", "20-29", "30-39", "40-49", "50-59", "60 and over")
 AGE_SHARES = (0.11, 0.31, 0.25, 0.17, 0.10, 0.06)
-# How much more each age likes each genre, in the order of GENRES: what a shopkeeper would tell you.
+# How much more each age likes each genre, in the order of GENRES.
 AGE_LIKES = (
     (1.0, 0.5, -0.2, -0.9, 0.3, 0.5, -0.4, 1.0, -0.4, -0.8),
     (0.9, 0.9, 0.0, -0.6, 0.2, 0.2, -0.2, 0.6, 0.2, -0.1),
