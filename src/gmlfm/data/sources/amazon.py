@@ -53,17 +53,18 @@ def convert_amazon(name: str, reviews: Path, meta: Path | None, folder: Path) ->
     rows = list(_converted(reviews, ("reviewerID", "asin", "overall", "unixReviewTime"), _review))
     if not rows:
         raise DataError(f"{reviews} holds no review.")
-    table = pl.DataFrame(
+    review_table = pl.DataFrame(
         rows, schema={"reviewer": pl.String, "asin": pl.String, "overall": pl.Float64, "time": pl.Int64}, orient="row"
     )
-    reviewed = set(table["asin"].unique().to_list())
+    reviewed = set(review_table["asin"].unique().to_list())
     products = list(_converted(meta, ("asin",), _product, reviewed)) if meta else []
-    listed = pl.DataFrame(products, schema=_PRODUCT, orient="row").unique("asin", keep="first", maintain_order=True)
+    product_table = pl.DataFrame(products, schema=_PRODUCT, orient="row")
+    product_table = product_table.unique("asin", keep="first", maintain_order=True)
     text = _TOML.format(name=name)
     with new_folder(folder, holds=("reviews.parquet", "products.parquet", "dataset.toml")) as new:
-        table.write_parquet(new / "reviews.parquet")
+        review_table.write_parquet(new / "reviews.parquet")
         if meta:
-            listed.write_parquet(new / "products.parquet")
+            product_table.write_parquet(new / "products.parquet")
         else:
             text = text[: text.index("[items]")]
         (new / "dataset.toml").write_text(text, encoding="utf-8")

@@ -132,17 +132,17 @@ def _read_carefully(text: str, separator: str, quote: str, options: ReadOptions,
         records = _records(text, separator, quote, len(names), broken)
     else:
         records = _records(text, separator, quote, len(names), broken, after=first_line)
-    frames: list[pl.DataFrame] = []
+    chunks: list[pl.DataFrame] = []
     lines: list[int] = []
     rows: list[list[str]] = []
     for line, record in records:
         lines.append(line)
         rows.append(record)
         if len(rows) == _ROWS_PER_CHUNK:
-            frames.append(_frame(rows, names, nulls))
+            chunks.append(_frame(rows, names, nulls))
             rows = []
-    frames.append(_frame(rows, names, nulls))
-    return DelimitedText(pl.concat(frames), np.array(lines, dtype=np.int64), broken)
+    chunks.append(_frame(rows, names, nulls))
+    return DelimitedText(pl.concat(chunks), np.array(lines, dtype=np.int64), broken)
 
 
 def _frame(rows: list[list[str]], names: list[str], nulls: list[str]) -> pl.DataFrame:

@@ -53,20 +53,20 @@ def inspect_files(paths: Sequence[Path], folder: Path, *, user: str | None = Non
         if path.is_dir():
             raise DataError(f"{path} is a folder; name the files in it, such as {path}/*.csv.")
         tables[str(path)] = _read_tolerantly(path)
-    frames = {name: _without_null_words(table) for name, table in tables.items()}
+    cleaned_tables = {name: _without_null_words(table) for name, table in tables.items()}
     dataset_name = folder.resolve().name or "data"
-    guess = guess_schema({name: frame for name, (frame, _) in frames.items()}, name=dataset_name, user=user, item=item)
+    guess = guess_schema({name: frame for name, (frame, _) in cleaned_tables.items()}, name=dataset_name, user=user, item=item)
     reasons = dict(guess.reasons)
     roles = {table: role for role, table in guess.tables.items()}
     schema = guess.schema
     files: dict[str, str] = {}
     for name, table in tables.items():
         role = roles[name]
-        options, read_reasons = _read_options(table, frames[name][1], name)
+        options, read_reasons = _read_options(table, cleaned_tables[name][1], name)
         files[name] = "; ".join(dict.fromkeys(read_reasons.values())) or Path(name).suffix.lstrip(".")
         reasons.update({f"{role}.read.{key}": reason for key, reason in read_reasons.items()})
         if role == "interactions":
-            options = _tolerating_lost_rows(options, read_reasons, frames[name][0], schema.interactions)
+            options = _tolerating_lost_rows(options, read_reasons, cleaned_tables[name][0], schema.interactions)
             reasons.update({f"{role}.read.{key}": reason for key, reason in read_reasons.items()})
         spec = getattr(schema, role)
         schema = replace(schema, **{role: _placed(spec, name, folder, options)})

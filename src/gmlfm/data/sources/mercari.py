@@ -40,21 +40,21 @@ min_count = {{ item = 2 }}  # most items are sold once: an embedding for each wo
 """
 
 
-def convert_mercari(tables: Path, root: str, folder: Path, least: int = 5) -> None:
+def convert_mercari(source: Path, root: str, folder: Path, least: int = 5) -> None:
     """A folder with categories, items and purchases (csv, tsv, jsonl or parquet) -> one root category's dataset."""
-    frames = {name: _read(tables, name) for name in TABLES}
-    categories = frames["categories"]
+    tables = {name: _read(source, name) for name in TABLES}
+    categories = tables["categories"]
     roots = categories.filter(pl.col("parent").is_null())
     chosen = roots.filter(pl.col("name").str.to_lowercase() == root.lower())
     if chosen.height == 0:
         raise DataError(f"no root category is called '{root}'{did_you_mean(root, roots['name'].drop_nulls().to_list())}")
     below = _descendants(categories, chosen["id"].to_list())
-    purchases = frames["purchases"]
+    purchases = tables["purchases"]
     for column in ("buyer", "item"):
         if purchases[column].null_count():
             row = int(purchases[column].is_null().arg_max() or 0)
             raise DataError(f"the purchases' row {row + 1} has no {column}.")
-    items = frames["items"].filter(pl.col("category").is_in(below))
+    items = tables["items"].filter(pl.col("category").is_in(below))
     purchases = purchases.filter(pl.col("category").is_in(below) | pl.col("item").is_in(items["id"].implode()))
     purchases = purchases.filter(pl.len().over("buyer") >= least)
     if purchases.height == 0:

@@ -123,15 +123,15 @@ def _all_integer(plan: Plan, side: str, types: set[str]) -> bool:
 def _broken_notes(broken: Broken, path: str) -> list[str]:
     if not broken.count:
         return []
-    first = f"the first is line {broken.first_line} ({broken.first_reason})"
-    return [f"{path}: {broken.count:,} broken line(s) left out, {first}."]
+    place = f"the first is line {broken.first_line} ({broken.first_reason})"
+    return [f"{path}: {broken.count:,} broken line(s) left out, {place}."]
 
 
 def _chunks(plan: Plan, path: str, read: ReadOptions, needed: list[str] | None, broken: Broken) -> Iterator[Table]:
     """The chunks of a table; their broken lines are added up in `broken`."""
     options = read
-    first = matching(path, plan.folder)[0]
-    if not is_delimited(first) and not is_parquet(first) and needed is not None:
+    first_file = matching(path, plan.folder)[0]
+    if not is_delimited(first_file) and not is_parquet(first_file) and needed is not None:
         options = replace(read, columns=tuple(dict.fromkeys(needed)))  # a JSON line may lack a key
     for table in read_chunks(path, plan.folder, options, plan.rows_per_chunk):
         for _, in_chunk in table.broken:
