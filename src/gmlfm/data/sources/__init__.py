@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from gmlfm.data.sources.named import data_roots, load_dataset, load_toml
+from gmlfm.data.sources.named import data_roots, load_dataset
 
-__all__ = ["data_roots", "load_dataset", "load_toml"]
+__all__ = ["data_roots", "load_dataset"]

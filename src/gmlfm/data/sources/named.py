@@ -78,10 +78,6 @@ def others(data_root: str | Path | None = None) -> list[Path]:
     return [folder for folder in folders if folder.name not in SOURCES]
 
 
-def load_toml(path: Path, *, strict: bool = False) -> Dataset:
-    return load_schema(Schema.from_toml(path), path.parent, strict=strict)
-
-
 def load_schema(schema: Schema, folder: Path, *, strict: bool = False) -> Dataset:
     """Read the files that a schema names, relative to `folder`."""
     tables: dict[str, Table] = {}

@@ -54,7 +54,7 @@ REGIONS: dict[str, tuple[float, float]] = {
 CONDITIONS = ("unused", "nearly unused", "small marks", "some marks", "worn")
 CONDITION_SHARES = (0.52, 0.22, 0.14, 0.08, 0.04)
 CONDITION_PRICE = (1.0, 0.92, 0.80, 0.66, 0.48)
-# Method -> (share, days added on the way, extra care)
+# Method -> (share, days added on the way)
 METHODS: dict[str, tuple[float, int]] = {
     "letter": (0.34, 2),
     "registered mail": (0.22, 1),
