@@ -1,4 +1,4 @@
-"""Tables as strangers have them, for Hypothesis; and small fixed ones."""
+"""Tables as callers have them, for Hypothesis; and small fixed ones."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def datasets(draw: st.DrawFn, min_rows: int = 1, max_rows: int = 30, few: bool =
 def side_tables(draw: st.DrawFn) -> pl.DataFrame:
     listed = draw(st.lists(ids, min_size=1, max_size=10, unique=True))
 
-    def cells(one: st.SearchStrategy[Any]) -> list[Any]:
-        return draw(st.lists(st.none() | one, min_size=len(listed), max_size=len(listed)))
+    def cells(values: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(st.none() | values, min_size=len(listed), max_size=len(listed)))
 
     return pl.DataFrame(
         {
@@ -81,7 +81,7 @@ def side_tables(draw: st.DrawFn) -> pl.DataFrame:
 
 def plain(users: list[int], items: list[int], times: list[int] | None = None, **columns: Any) -> Dataset:
     """Interactions alone, ids from numbers."""
-    table: dict[str, Any] = {"user": [f"u{one}" for one in users], "item": [f"i{one}" for one in items], **columns}
+    table: dict[str, Any] = {"user": [f"u{user}" for user in users], "item": [f"i{item}" for item in items], **columns}
     schema: dict[str, Any] = {"user": "user", "item": "item", "repeats": "keep"}
     if times is not None:
         table["time"], schema["time"] = times, "time"
@@ -97,3 +97,31 @@ def random_plain(n_users: int, n_items: int, n_rows: int, seed: int = 0) -> Data
         rng.integers(n_items, size=n_rows).tolist(),
         rng.integers(1000, size=n_rows).tolist(),
     )
+
+
+SCHEMA: dict[str, Any] = {
+    "interactions": {"user": "u", "item": "i", "time": "t", "label": "stars", "weight": "n", "context": {"on": "category"}},
+    "users": {"id": "u", "fields": {"city": "category", "age": "number"}},
+    "items": {"id": "i", "fields": {"tags": {"kind": "set", "separator": "|"}}, "title": "name"},
+}
+INTERACTIONS = {
+    "u": [1, 2, 1, 3],
+    "i": ["a", "b", "a", "c"],
+    "t": [5, 6, 7, 8],
+    "stars": [1.0, None, 3.0, 4.0],
+    "n": [1, 2, 3, 4],
+    "on": ["web", "app", "web", "app"],
+}
+USERS = {"u": [1, 2], "city": ["Ōsaka", None], "age": [30.0, float("nan")]}
+ITEMS = {"i": ["b", "a", "z"], "tags": ["x|y", "", "y| x |y"], "name": ["B", "A", "Z"]}
+
+
+def build(**changes: Any) -> Dataset:
+    """The dataset of the four tables above, some of them changed."""
+    tables = {
+        "interactions": pl.DataFrame(INTERACTIONS),
+        "users": pl.DataFrame(USERS),
+        "items": pl.DataFrame(ITEMS),
+        "schema": SCHEMA,
+    }
+    return Dataset.from_tables(**{**tables, **changes})

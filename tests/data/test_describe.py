@@ -20,12 +20,12 @@ def test_counts_fields_tail_and_split() -> None:
     assert (summary.users, summary.items, summary.interactions, summary.catalogue) == (3, 4, 7, 5)
     assert summary.attributes == 3 + 4 + 2 + 1
     assert summary.sparsity == pytest.approx(1 - 7 / 12)
-    colour = next(one for one in summary.fields if one.name == "colour")
+    colour = next(field for field in summary.fields if field.name == "colour")
     assert (colour.kind, colour.values, colour.missing, colour.example) == ("category", 2, 0.4, "red, blue")
     assert [(step.low, step.items) for step in summary.tail] == [(1, 2), (2, 1), (3, 1)]
     assert summary.split["test"] == {"rows": 2, "users": 2, "new_users": 0, "items": 2, "new_items": 2}
     assert summary.notes == ("1 users have fewer than 3 rows: all theirs are trained on, none tested.",)
-    assert any("1 items (1 interactions) have no row" in line for line in summary.warnings)
+    assert any("1 items (1 interactions) have no row" in message for message in summary.warnings)
 
 
 @pytest.mark.parametrize(
@@ -37,8 +37,8 @@ def test_counts_fields_tail_and_split() -> None:
         (plain([1, 1, 1], [1, 2, 3]), "3 of 3 items occur once: min_count = { item = 2 }"),
     ],
 )
-def test_suspicious_interactions_are_told(data: Dataset, warning: str) -> None:
-    assert any(warning in line for line in describe(data).warnings)
+def test_suspicious_interactions_are_reported(data: Dataset, warning: str) -> None:
+    assert any(warning in message for message in describe(data).warnings)
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_suspicious_interactions_are_told(data: Dataset, warning: str) -> None:
         ([2.0] * 60, "number", "item.x is always 2"),
     ],
 )
-def test_suspicious_fields_are_told(values: list[object], kind: str, warning: str) -> None:
+def test_suspicious_fields_are_reported(values: list[object], kind: str, warning: str) -> None:
     items = pl.DataFrame(
         {"i": [str(n) for n in range(61)], "x": [*values, values[0]] if "numbers" in warning else [*values, None]}
     )
     schema = {"interactions": {"user": "u", "item": "i"}, "items": {"id": "i", "fields": {"x": kind}}}
     data = Dataset.from_tables(pl.DataFrame({"u": ["a"], "i": ["0"]}), items=items, schema=schema)
-    assert any(warning in line for line in describe(data).warnings)
+    assert any(warning in message for message in describe(data).warnings)
 
 
 @given(datasets())

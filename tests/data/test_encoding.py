@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from gmlfm import Dataset, Encoder, make_split
-from gmlfm.data.attributes import FIRST_VALUE, AttributeTable
+from gmlfm.data.attributes import FIRST_VALUE, PADDING, PARTS, AttributeTable, FieldCode
+from gmlfm.data.encoding import Encoded
 from gmlfm.errors import DataError
 from tests.data.arbitrary import datasets, plain
 
@@ -20,59 +21,81 @@ def fitted(data: Dataset) -> Encoder:
 
 
 def same(left: AttributeTable, right: AttributeTable) -> bool:
-    return bool(np.array_equal(left.ids, right.ids) and np.array_equal(left.values, right.values))
+    return np.array_equal(left.ids, right.ids) and np.array_equal(left.values, right.values)
+
+
+def read_back(encoder: Encoder, table: AttributeTable) -> list[dict[str, dict[str, float]]]:
+    """Of each entity: field -> the names of its attribute rows and their x. A field without a row is left out."""
+    names = encoder.attribute_names(np.arange(1, encoder.n_rows)).rows()
+    entities: list[dict[str, dict[str, float]]] = []
+    for rows, values in zip(table.ids.tolist(), table.values.tolist(), strict=True):
+        fields: dict[str, dict[str, float]] = {}
+        for row, x in zip(rows, values, strict=True):
+            if row != PADDING:
+                _, field, value = names[row - 1]
+                fields.setdefault(field, {})[value] = x
+        entities.append(fields)
+    return entities
+
+
+MISSING = {"(missing)": 1.0}
 
 
 @given(datasets())
-def test_encoding_then_decoding_gives_the_tables_back(data: Dataset) -> None:
+def test_rows_name_every_value_and_tell_unknown_from_missing(data: Dataset) -> None:
     encoder = fitted(data)
     encoded = encoder.encode(data)
-    for part, ids, fields in (("user", data.users.ids, data.users.fields), ("item", data.items.ids, data.items.fields)):
-        table = getattr(encoded, part)
-        decoded = encoder.decode_part(part, table)  # type: ignore[arg-type]
-        seen = data.seen_users if part == "user" else data.seen_items
-        assert decoded[part][seen].to_list() == ids[seen].to_list()
-        for name in fields.columns:
-            if name == "n":
-                _check_numbers(encoder, part, fields[name].to_list(), decoded[name].to_list())
-            elif name == "s":
-                expected = [None if one is None else set(one) for one in fields[name].to_list()]
-                assert [None if one is None else set(one) for one in decoded[name].to_list()] == expected
-            else:
-                assert decoded[name].to_list() == fields[name].to_list()
-    context = encoder.decode_part("context", encoded.context)
-    assert context["device"].to_list() == data.context["device"].to_list()
+    users, items = read_back(encoder, encoded.user), read_back(encoder, encoded.item)
+    for part, entities, side, seen in (
+        ("user", users, data.users, data.seen_users),
+        ("item", items, data.items, data.seen_items),
+    ):
+        expected = ["(unknown)"] * len(side)
+        for number in seen:
+            expected[number] = side.ids[int(number)]
+        assert [fields[part] for fields in entities] == [{value: 1.0} for value in expected]
+        if side.fields.width:
+            assert [fields["a"] for fields in entities] == [one_value(value) for value in side.fields["a"]]
+            weigh = math.sqrt if part == "user" else lambda size: 1.0
+            assert [fields.get("s", {}) for fields in entities] == [members(value, weigh) for value in side.fields["s"]]
+            code = next(field for field in encoder.fields if field.part == part and field.kind == "number")
+            for number, fields in zip(side.fields["n"], entities, strict=True):
+                assert fields["n"] == (
+                    MISSING if number is None else {"n": pytest.approx(standardised(number, code), abs=1e-5)}
+                )
+    occasions = read_back(encoder, encoded.context)
+    assert [fields["device"] for fields in occasions] == [one_value(value) for value in data.context["device"]]
+    assert [fields.get("mood", {}) for fields in occasions] == [members(value, float) for value in data.context["mood"]]
 
 
-def _check_numbers(encoder: Encoder, part: str, given: list[float | None], decoded: list[float | None]) -> None:
-    code = next(one for one in encoder.part(part) if one.kind == "number")  # type: ignore[arg-type]
-    for before, after in zip(given, decoded, strict=True):
-        if before is None:
-            assert after is None
-            continue
-        assert after is not None
-        assert math.isfinite(after)
-        if math.isfinite(before) and abs(before - code.centre) < 5 * code.scale:
-            assert after == pytest.approx(before, rel=1e-5, abs=1e-5 * code.scale)
+def one_value(value: str | None) -> dict[str, float]:
+    return MISSING if value is None else {value: 1.0}
+
+
+def members(values: pl.Series | None, divisor: Callable[[int], float]) -> dict[str, float]:
+    return MISSING if values is None else {value: pytest.approx(1.0 / divisor(len(values))) for value in values}
+
+
+def standardised(number: float, code: FieldCode) -> float:
+    return min(max((number - code.centre) / code.scale, -5.0), 5.0)
 
 
 @given(datasets())
 def test_rows_lie_in_their_fields_blocks_and_padding_has_no_weight(data: Dataset) -> None:
     encoder = fitted(data)
     encoded = encoder.encode(data)
-    for part in ("user", "context", "item"):
+    for part in PARTS:
         table = getattr(encoded, part)
         assert table.ids.dtype == np.int32
         assert table.values.dtype == np.float32
         assert np.isfinite(table.values).all()
         assert (np.abs(table.values) <= max(5, 30)).all()
-        blocks = [(one.offset, one.end) for one in encoder.part(part)]  # type: ignore[arg-type]
-        inside = np.zeros(table.ids.shape, bool)
-        for low, high in blocks:
-            inside |= (table.ids >= low) & (table.ids < high)
-        assert (inside | ((table.ids == 0) & (table.values == 0))).all()
-    offsets = [one.offset for one in encoder.fields]
-    assert offsets == [1, *(one.end for one in encoder.fields[:-1])]
+        in_block = np.zeros(table.ids.shape, bool)
+        for field in encoder.part(part):
+            in_block |= (table.ids >= field.offset) & (table.ids < field.end)
+        assert (in_block | ((table.ids == PADDING) & (table.values == 0))).all()
+    offsets = [field.offset for field in encoder.fields]
+    assert offsets == [1, *(field.end for field in encoder.fields[:-1])]
 
 
 @given(datasets())
@@ -86,13 +109,13 @@ def test_saved_and_read_back_it_is_identical(data: Dataset, tmp_path_factory: py
     folder = tmp_path_factory.mktemp("encoder") / "encoder"
     encoder = fitted(data)
     encoder.save(folder)
-    again = Encoder.load(folder)
-    assert again.hash == encoder.hash
-    assert again.fields == encoder.fields
-    assert all(one.equals(two) for one, two in zip(again.values, encoder.values, strict=True))
-    assert again.user_ids.equals(encoder.user_ids)
-    for part in ("user", "context", "item"):
-        assert same(getattr(again.encode(data), part), getattr(encoder.encode(data), part))
+    loaded = Encoder.load(folder)
+    assert loaded.hash == encoder.hash
+    assert loaded.fields == encoder.fields
+    assert all(left.equals(right) for left, right in zip(loaded.values, encoder.values, strict=True))
+    assert loaded.user_ids.equals(encoder.user_ids)
+    for part in PARTS:
+        assert same(getattr(loaded.encode(data), part), getattr(encoder.encode(data), part))
 
 
 def test_an_id_without_a_training_positive_uses_the_unknown_row() -> None:
@@ -127,51 +150,12 @@ def test_min_count_sends_rare_values_to_unknown() -> None:
     assert encoder.values[2].to_list() == ["p", "q"]
     table = encoder.encode(data).item
     assert table.ids[:, 0].tolist() == [item.offset + FIRST_VALUE, item.unknown_row, item.unknown_row]
-    first = dict(zip(table.ids[0, 1:].tolist(), table.values[0, 1:].tolist(), strict=True))
-    assert first == {
+    tag_values = dict(zip(table.ids[0, 1:].tolist(), table.values[0, 1:].tolist(), strict=True))
+    assert tag_values == {
         tags.offset + 2: pytest.approx(1 / 3),
         tags.offset + 3: pytest.approx(1 / 3),
         tags.unknown_row: pytest.approx(1 / 3),
     }
-
-
-@pytest.mark.parametrize(("weighting", "each"), [("none", 1.0), ("mean", 0.25), ("sqrt", 0.5)])
-def test_a_long_set_does_not_outshout_a_short_one(weighting: str, each: float) -> None:
-    items = pl.DataFrame({"i": ["x", "y"], "tags": [["p", "q", "r", "s"], ["p"]]})
-    schema = {
-        "interactions": {"user": "u", "item": "i"},
-        "items": {"id": "i", "fields": {"tags": {"kind": "set", "weighting": weighting}}},
-    }
-    data = Dataset.from_tables(pl.DataFrame({"u": ["a"], "i": ["x"]}), items=items, schema=schema)
-    table = fitted(data).encode(data).item
-    assert table.values[0, 1:].tolist() == [each] * 4
-    assert table.values[1, 1:].tolist() == [1.0, 0.0, 0.0, 0.0]
-
-
-def numbers(values: list[float | None]) -> AttributeTable:
-    items = pl.DataFrame({"i": [str(one) for one in range(len(values))], "n": pl.Series(values, dtype=pl.Float64)})
-    schema = {"interactions": {"user": "u", "item": "i"}, "items": {"id": "i", "fields": {"n": "number"}}}
-    data = Dataset.from_tables(pl.DataFrame({"u": ["a"], "i": ["0"]}), items=items, schema=schema)
-    return fitted(data).encode(data).item
-
-
-def test_an_outlier_does_not_move_the_scale_of_the_others() -> None:
-    calm = numbers([float(one) for one in range(101)]).values[:, 1]
-    wild = numbers([float(one) for one in range(100)] + [1e12]).values[:, 1]
-    assert np.abs(calm[:100] - wild[:100]).max() < 0.05
-    assert wild[100] == 5.0
-
-
-def test_constants_infinities_and_missing_numbers() -> None:
-    table = numbers([3.0, 3.0, 3.0, math.inf, -math.inf, None])
-    assert table.values[:, 1].tolist() == [0.0, 0.0, 0.0, 5.0, -5.0, 1.0]
-    assert table.ids[5, 1] != table.ids[0, 1]
-    assert numbers([None, math.nan]).values[:, 1].tolist() == [1.0, 1.0]
-
-
-@given(st.lists(st.floats(allow_nan=False) | st.none(), min_size=1, max_size=20))
-def test_any_numbers_give_finite_values(values: list[float | None]) -> None:
-    assert np.isfinite(numbers(values).values).all()
 
 
 def test_ids_come_back_in_the_callers_type() -> None:
@@ -195,7 +179,7 @@ def test_rows_have_names() -> None:
         encoder.attribute_names([encoder.n_rows])
 
 
-def test_a_newcomer_is_encoded_from_what_is_known_of_her() -> None:
+def test_a_newcomer_is_encoded_from_the_attributes_they_bring() -> None:
     users = pl.DataFrame({"u": ["a", "b"], "city": ["Rome", "Oslo"], "age": [30.0, 40.0]})
     schema = {"interactions": {"user": "u", "item": "i"}, "users": {"id": "u", "fields": {"city": "category", "age": "number"}}}
     data = Dataset.from_tables(pl.DataFrame({"u": ["a", "b"], "i": ["x", "x"]}), users, schema=schema)
@@ -242,3 +226,18 @@ def test_min_count_of_an_id_by_either_name(tmp_path: Path) -> None:
     assert Encoder.fit(data, [0, 1, 2]).values[1].to_list() == ["x"]
     Encoder.fit(data, [0, 1, 2]).save(str(tmp_path / "e"))
     assert Encoder.load(str(tmp_path / "e")).n_attributes == 4
+
+
+def test_the_user_side_is_users_with_the_context_of_their_rows() -> None:
+    table = pl.DataFrame({"u": ["a", "b", "a"], "i": ["x", "x", "y"], "device": ["web", "app", None]})
+    schema = {"interactions": {"user": "u", "item": "i", "context": {"device": "category"}}}
+    data = Dataset.from_tables(table, schema=schema)
+    encoded = fitted(data).encode(data)
+    users, rows = np.array([0, 1, 0]), np.array([2, 1, 0])
+    with_context = encoded.user_side(users, rows)
+    assert with_context.ids.tolist() == np.hstack([encoded.user.ids[users], encoded.context.ids[rows]]).tolist()
+    assert with_context.values.tolist() == np.hstack([encoded.user.values[users], encoded.context.values[rows]]).tolist()
+    users_alone = AttributeTable(encoded.user.ids[users], encoded.user.values[users])
+    assert same(encoded.user_side(users), users_alone)
+    no_context = AttributeTable(np.empty((3, 0), np.int32), np.empty((3, 0), np.float32))
+    assert same(Encoded(encoded.user, no_context, encoded.item).user_side(users, rows), users_alone)

@@ -31,7 +31,7 @@ COLUMNS = Columns(number=lambda name: TABLE[name].cast(pl.Float64), text=lambda 
     ],
 )
 def test_conditions_hold_where_they_should(condition: str, expected: list[int]) -> None:
-    assert holds(condition, COLUMNS).to_list() == [bool(one) for one in expected]
+    assert holds(condition, COLUMNS).to_list() == [bool(value) for value in expected]
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_what_is_no_condition_is_refused_with_the_position(condition: str, messa
 
 @given(st.text(alphabet="stars hop()<>=!'\"1 andornti,[]`\\.", max_size=30))
 def test_any_text_is_a_condition_or_refused(condition: str) -> None:
-    known = Columns(number=lambda _: TABLE["stars"], text=lambda _: TABLE["shop"])
+    columns = Columns(number=lambda _: TABLE["stars"], text=lambda _: TABLE["shop"])
     try:
-        assert len(holds(condition, known)) == 4
+        assert len(holds(condition, columns)) == 4
     except SchemaError:
         pass

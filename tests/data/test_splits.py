@@ -21,8 +21,7 @@ def test_a_split_is_a_partition_and_the_same_each_time(data: Dataset, name: str,
     split = make_split(data, name, seed=seed)
     assert np.sort(np.concatenate(parts(split))).tolist() == data.positive_rows.tolist()
     assert all((np.diff(rows) > 0).all() for rows in parts(split))
-    again = make_split(data, name, seed=seed)
-    assert again.hash == split.hash
+    assert make_split(data, name, seed=seed).hash == split.hash
 
 
 @pytest.mark.parametrize("name", ["leave-one-out", "global-time", "newcomers", "cold-start"])
@@ -32,24 +31,24 @@ def test_the_order_of_the_file_does_not_matter_where_times_differ(name: str) -> 
     times = rng.permutation(600)
     order = rng.permutation(600)
     options = {"ratings": 10, "adapt": 6} if name == "cold-start" else {}
-    one = make_split(plain(users.tolist(), items.tolist(), times.tolist()), name, **options)
-    two = make_split(plain(users[order].tolist(), items[order].tolist(), times[order].tolist()), name, **options)
-    for left, right in zip(parts(one), parts(two), strict=True):
+    split = make_split(plain(users.tolist(), items.tolist(), times.tolist()), name, **options)
+    reordered = make_split(plain(users[order].tolist(), items[order].tolist(), times[order].tolist()), name, **options)
+    for left, right in zip(parts(split), parts(reordered), strict=True):
         assert sorted(times[left].tolist()) == sorted(times[order][right].tolist())
-    assert len(one.test) > 0
+    assert len(split.test) > 0
 
 
 @given(datasets(few=True))
 def test_leave_one_out_tests_the_latest_and_validates_the_one_before(data: Dataset) -> None:
     split = make_split(data)
-    part = {
+    part_of_row = {
         int(row): name for name, rows in zip("tvx", (split.train, split.validation, split.test), strict=True) for row in rows
     }
     rows = data.interactions.with_row_index("row").rows(named=True)
     for user in set(data.user_numbers.tolist()):
-        mine = sorted((row["time"], row["row"]) for row in rows if row["user"] == user)
-        expected = "t" * len(mine) if len(mine) < 3 else "t" * (len(mine) - 2) + "vx"
-        assert "".join(part[row] for _, row in mine) == expected
+        user_rows = sorted((row["time"], row["row"]) for row in rows if row["user"] == user)
+        expected = "t" * len(user_rows) if len(user_rows) < 3 else "t" * (len(user_rows) - 2) + "vx"
+        assert "".join(part_of_row[row] for _, row in user_rows) == expected
 
 
 @given(st.lists(st.integers(0, 4), max_size=20))
@@ -59,12 +58,12 @@ def test_leave_last_out_is_its_plain_loop(users: list[int]) -> None:
         rows = [row for row, owner in enumerate(users) if owner == user]
         if len(rows) >= 3:
             expected[rows[-1]], expected[rows[-2]] = TEST, VALIDATION
-    parts_of_rows = leave_last_out(np.array(users, np.int32))
-    assert parts_of_rows.dtype == np.int8
-    assert parts_of_rows.tolist() == expected
+    assigned = leave_last_out(np.array(users, np.int32))
+    assert assigned.dtype == np.int8
+    assert assigned.tolist() == expected
 
 
-def test_users_with_too_few_rows_are_counted_out_loud() -> None:
+def test_users_with_too_few_rows_are_counted_in_a_note() -> None:
     split = make_split(plain([1, 1, 1, 2, 2, 3], [1, 2, 3, 1, 2, 1]))
     assert split.notes[0] == "2 users have fewer than 3 rows: all theirs are trained on, none tested."
     assert "no time is declared" in split.notes[1]
@@ -86,7 +85,7 @@ def test_global_time_keeps_one_moment_together() -> None:
     assert "too much alike" in same.notes[0]
 
 
-def test_newcomers_are_wholly_unseen_in_training() -> None:
+def test_newcomers_are_unseen_in_training() -> None:
     data = random_plain(100, 80, 3000)
     split = make_split(data, "newcomers", share=0.2, validation_share=0.1)
     train_users, train_items = set(data.user_numbers[split.train]), set(data.item_numbers[split.train])
@@ -128,8 +127,8 @@ def test_cold_start_has_the_four_groups() -> None:
     assert split.group_names == COLD_GROUPS
     moment = np.sort(times)[round(0.8 * len(times)) - 1]
     cold_users = {user for user in range(60) if times[users == user].min() > moment}
-    kept = np.tile(np.arange(25), 60) < 20
-    popular = {item for item in range(81) if (items[kept] == item).sum() > 10}
+    selected = np.tile(np.arange(25), 60) < 20
+    popular = {item for item in range(81) if (items[selected] == item).sum() > 10}
     assert split.test_groups is not None
     for row, group in zip(split.test, split.test_groups, strict=True):
         assert (group >= 2) == (users[row] in cold_users)
@@ -158,7 +157,7 @@ def test_only_positives_are_split_for_top_n() -> None:
     assert make_split(data).test.tolist() == [2]
 
 
-def test_wrong_wishes_are_refused() -> None:
+def test_wrong_options_are_refused() -> None:
     data = plain([1, 1, 1], [1, 2, 3])
     with pytest.raises(OptionError, match="split is 'leave-one-oot'; did you mean 'leave-one-out'"):
         make_split(data, "leave-one-oot")
@@ -182,7 +181,7 @@ def test_every_split_runs_on_one_row() -> None:
         assert make_split(plain([1], [1], [1]), name).train.tolist() == [0]
 
 
-def test_cold_starts_shares_and_moment_are_checked_apart() -> None:
+def test_cold_starts_shares_and_moment_are_each_checked() -> None:
     data = random_plain(30, 30, 900)
     assert len(make_split(data, "cold-start", test_share=0.5, ratings=10, adapt=5).test) > 0
     with pytest.raises(OptionError, match=r"warm_time is 1\.2"):

@@ -11,7 +11,7 @@ from gmlfm.data.columns import Origin
 from gmlfm.data.times import as_times, day_comes_first
 from gmlfm.errors import DataError
 
-HERE = Origin("events.csv")
+ORIGIN = Origin("events.csv")
 MOMENT = dt.datetime(2019, 12, 31, 14, 5, tzinfo=dt.UTC)
 MICROSECONDS = int(MOMENT.timestamp() * 1e6)
 MIDNIGHT = int(MOMENT.replace(hour=0, minute=0).timestamp() * 1e6)
@@ -36,75 +36,75 @@ MIDNIGHT = int(MOMENT.replace(hour=0, minute=0).timestamp() * 1e6)
     ],
 )
 def test_the_shapes_people_write(text: str, expected: int) -> None:
-    assert as_times(pl.Series("t", [text, None]), HERE).to_list() == [expected, None]
+    assert as_times(pl.Series("t", [text, None]), ORIGIN).to_list() == [expected, None]
 
 
 def test_several_shapes_in_one_column() -> None:
     mixed = pl.Series("t", ["2019-12-31", "31.12.2019", "12/31/2019 00:00", "20191231"])
-    assert as_times(mixed, HERE).to_list() == [MIDNIGHT] * 4
+    assert as_times(mixed, ORIGIN).to_list() == [MIDNIGHT] * 4
 
 
 def test_the_whole_column_decides_whether_the_day_comes_first() -> None:
     day_first = pl.Series("t", ["03/04/2019", "25/04/2019"])
     assert day_comes_first(day_first) is True
-    assert dt.datetime.fromtimestamp(as_times(day_first, HERE)[0] / 1e6, dt.UTC).month == 4
+    assert dt.datetime.fromtimestamp(as_times(day_first, ORIGIN)[0] / 1e6, dt.UTC).month == 4
     month_first = pl.Series("t", ["03/04/2019", "04/25/2019"])
     assert day_comes_first(month_first) is False
-    assert dt.datetime.fromtimestamp(as_times(month_first, HERE)[0] / 1e6, dt.UTC).month == 3
+    assert dt.datetime.fromtimestamp(as_times(month_first, ORIGIN)[0] / 1e6, dt.UTC).month == 3
     assert day_comes_first(pl.Series("t", ["03/04/2019"])) is None
-    assert as_times(pl.Series("t", ["03/04/2019"]), HERE, "%d/%m/%Y")[0] == int(
+    assert as_times(pl.Series("t", ["03/04/2019"]), ORIGIN, "%d/%m/%Y")[0] == int(
         dt.datetime(2019, 4, 3, tzinfo=dt.UTC).timestamp() * 1e6
     )
 
 
 def test_numbers_stay_numbers() -> None:
-    assert as_times(pl.Series("t", ["978300760", "5"]), HERE).to_list() == [978300760, 5]
-    assert as_times(pl.Series("t", [1.5, float("nan")]), HERE).to_list() == [1.5, None]
-    assert as_times(pl.Series("t", [dt.date(2019, 12, 31)]), HERE).to_list() == [MIDNIGHT]
+    assert as_times(pl.Series("t", ["978300760", "5"]), ORIGIN).to_list() == [978300760, 5]
+    assert as_times(pl.Series("t", [1.5, float("nan")]), ORIGIN).to_list() == [1.5, None]
+    assert as_times(pl.Series("t", [dt.date(2019, 12, 31)]), ORIGIN).to_list() == [MIDNIGHT]
 
 
 def test_no_time_is_refused_with_its_place() -> None:
     with pytest.raises(
         DataError, match=r"events\.csv row 2: column 't' holds 'soon' where a date or a number was expected \(1 such rows\)"
     ):
-        as_times(pl.Series("t", ["2019-12-31", "soon"]), HERE)
+        as_times(pl.Series("t", ["2019-12-31", "soon"]), ORIGIN)
     with pytest.raises(DataError, match="where a time like %Y was expected"):
-        as_times(pl.Series("t", ["31.12.2019"]), HERE, "%Y")
+        as_times(pl.Series("t", ["31.12.2019"]), ORIGIN, "%Y")
 
 
 @given(st.lists(st.datetimes(dt.datetime(1950, 1, 1), dt.datetime(2100, 1, 1)), min_size=1, max_size=20))
 def test_order_in_time_survives_any_shape_with_seconds(moments: list[dt.datetime]) -> None:
-    whole = [moment.replace(microsecond=0) for moment in moments]
-    expected = [int(moment.replace(tzinfo=dt.UTC).timestamp()) * 1_000_000 for moment in whole]
+    seconds = [moment.replace(microsecond=0) for moment in moments]
+    expected = [int(moment.replace(tzinfo=dt.UTC).timestamp()) * 1_000_000 for moment in seconds]
     for shape in ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%SZ", "%d.%m.%Y %H:%M:%S"):
-        assert as_times(pl.Series("t", [moment.strftime(shape) for moment in whole]), HERE).to_list() == expected
+        assert as_times(pl.Series("t", [moment.strftime(shape) for moment in seconds]), ORIGIN).to_list() == expected
 
 
 def test_two_digit_years_are_years() -> None:
-    short = as_times(pl.Series("t", ["03/04/19", "25/12/18", "05/01/19"]), HERE)
-    assert short.to_list() == as_times(pl.Series("t", ["2019-04-03", "2018-12-25", "2019-01-05"]), HERE).to_list()
-    assert as_times(pl.Series("t", ["31.12.19 14:05"]), HERE).to_list() == [MICROSECONDS]
+    short = as_times(pl.Series("t", ["03/04/19", "25/12/18", "05/01/19"]), ORIGIN)
+    assert short.to_list() == as_times(pl.Series("t", ["2019-04-03", "2018-12-25", "2019-01-05"]), ORIGIN).to_list()
+    assert as_times(pl.Series("t", ["31.12.19 14:05"]), ORIGIN).to_list() == [MICROSECONDS]
 
 
 def test_a_column_that_proves_both_orders_is_refused() -> None:
     with pytest.raises(DataError, match="some dates with the day first and some with the month first"):
-        as_times(pl.Series("t", ["25/12/2018", "12/25/2019"]), HERE)
+        as_times(pl.Series("t", ["25/12/2018", "12/25/2019"]), ORIGIN)
 
 
 def test_what_is_no_finite_number_is_missing() -> None:
-    assert as_times(pl.Series("t", ["5", "nan", "1", "inf"]), HERE).to_list() == [5.0, None, 1.0, None]
-    assert as_times(pl.Series("t", [5.0, float("inf")]), HERE).to_list() == [5.0, None]
+    assert as_times(pl.Series("t", ["5", "nan", "1", "inf"]), ORIGIN).to_list() == [5.0, None, 1.0, None]
+    assert as_times(pl.Series("t", [5.0, float("inf")]), ORIGIN).to_list() == [5.0, None]
 
 
 def test_among_numbers_the_text_is_the_wrong_one() -> None:
     with pytest.raises(DataError, match=r"row 3: column 't' holds 'x' where a number was expected \(1 such rows\)"):
-        as_times(pl.Series("t", ["0", "1", "x", "3"]), HERE)
+        as_times(pl.Series("t", ["0", "1", "x", "3"]), ORIGIN)
 
 
 def test_kinds_that_are_no_time_and_formats_that_cannot_be() -> None:
     for values in (pl.Series("t", [[1]]), pl.Series("t", [dt.timedelta(1)]), pl.Series("t", [b"x"])):
         with pytest.raises(DataError, match="which is no moment in time"):
-            as_times(values, HERE)
+            as_times(values, ORIGIN)
     with pytest.raises(DataError):
-        as_times(pl.Series("t", ["2020-01-01 05"]), HERE, "%Y-%m-%d %H")
-    assert as_times(pl.Series("t", [2**63 + 5], dtype=pl.UInt64), HERE).to_list() == [float(2**63)]
+        as_times(pl.Series("t", ["2020-01-01 05"]), ORIGIN, "%Y-%m-%d %H")
+    assert as_times(pl.Series("t", [2**63 + 5], dtype=pl.UInt64), ORIGIN).to_list() == [float(2**63)]

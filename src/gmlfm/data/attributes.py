@@ -1,8 +1,8 @@
-"""Attribute rows: how one field's values become rows and numbers x, and come back.
+"""Attribute rows: how a field's values become rows and numbers x.
 
 Rows are numbered through all fields. Row 0 is padding. Each field then has a block:
 
-    offset + 0   unknown: a value without a row of its own, and what id hiding trains
+    offset + 0   unknown: a value without a row, and what cold-start training learns for ids
     offset + 1   missing: the caller's table says nothing
     offset + 2.. the values (a number field has one, whose x is the standardised number)
 """
@@ -17,9 +17,9 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.schema import Field, Weighting
+from gmlfm.data.schema import Part as Part
 from gmlfm.errors import DataError
 
-Part = Literal["user", "context", "item"]
 PARTS: tuple[Part, ...] = ("user", "context", "item")  # the order of a training row
 PADDING, UNKNOWN, MISSING, FIRST_VALUE = 0, 0, 1, 2
 _LARGEST_X = 5.0
@@ -53,7 +53,7 @@ class FieldCode:
 
 @dataclass(frozen=True)
 class Learned:
-    """What fitting found for one field: the texts of its values, how many there are, or a number's scale."""
+    """What is fitted for a field: the texts of its values and how many there are, or a number's scale."""
 
     part: Part
     name: str
@@ -65,12 +65,14 @@ class Learned:
     scale: float = 1.0
 
 
-def lay_out(learned: list[Learned]) -> tuple[FieldCode, ...]:
+def lay_out(fields: list[Learned]) -> tuple[FieldCode, ...]:
     """Give each field its block of rows, one after another, behind the padding row."""
     codes: list[FieldCode] = []
-    for one in learned:
+    for field in fields:
         offset = codes[-1].end if codes else 1
-        codes.append(FieldCode(one.part, one.name, one.kind, offset, one.n_values, one.weighting, one.centre, one.scale))
+        codes.append(
+            FieldCode(field.part, field.name, field.kind, offset, field.n_values, field.weighting, field.centre, field.scale)
+        )
     if codes[-1].end > np.iinfo(np.int32).max:
         raise DataError(f"{codes[-1].end:,} attributes are more than int32 can number; raise min_count.")
     return tuple(codes)
@@ -106,8 +108,8 @@ def no_text() -> pl.Series:
 
 def frequent_ids(ids: pl.Series, numbers: npt.NDArray[np.int32], minimum: int) -> pl.Series:
     counts = np.bincount(numbers, minlength=len(ids))
-    kept = np.flatnonzero(counts >= minimum)
-    return most_frequent_first(pl.DataFrame({"value": ids[kept], "count": counts[kept]}))
+    frequent = np.flatnonzero(counts >= minimum)
+    return most_frequent_first(pl.DataFrame({"value": ids[frequent], "count": counts[frequent]}))
 
 
 def count_values(column: pl.Series) -> pl.DataFrame:
@@ -126,7 +128,7 @@ def robust_scale(numbers: npt.NDArray[np.float64]) -> tuple[float, float]:
     finite = numbers[np.isfinite(numbers)]
     if len(finite) == 0:
         return 0.0, 1.0
-    low, centre, high = (float(one) for one in np.quantile(finite, [0.25, 0.5, 0.75]))
+    low, centre, high = (float(quantile) for quantile in np.quantile(finite, [0.25, 0.5, 0.75]))
     with np.errstate(over="ignore"):
         # 1.349 is the interquartile range of the standard normal.
         for spread in ((high - low) / 1.349, float(np.abs(finite - centre).mean())):
@@ -145,9 +147,10 @@ def encode_number(field: FieldCode, column: pl.Series) -> tuple[npt.NDArray[np.i
 
 
 def rows_of(field: FieldCode, texts: pl.Series, column: pl.Series) -> pl.Series:
-    rows = pl.DataFrame({"value": texts, "row": np.arange(field.offset + FIRST_VALUE, field.end, dtype=np.int32)})
-    found = pl.DataFrame({"value": column.cast(pl.String)}).join(rows, on="value", how="left", maintain_order="left")["row"]
-    return found.fill_null(field.unknown_row).set(column.is_null(), field.missing_row)
+    """The attribute row of each text of `column`: its value's, the unknown or the missing row."""
+    lookup = pl.DataFrame({"value": texts, "row": np.arange(field.offset + FIRST_VALUE, field.end, dtype=np.int32)})
+    rows = pl.DataFrame({"value": column.cast(pl.String)}).join(lookup, on="value", how="left", maintain_order="left")["row"]
+    return rows.fill_null(field.unknown_row).set(column.is_null(), field.missing_row)
 
 
 def encode_set(field: FieldCode, texts: pl.Series, column: pl.Series) -> pl.DataFrame:
@@ -166,6 +169,7 @@ def encode_set(field: FieldCode, texts: pl.Series, column: pl.Series) -> pl.Data
 def pack(
     n: int, singles: list[tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]], sets: list[pl.DataFrame]
 ) -> AttributeTable:
+    """A column for each of `singles` (rows, x), then the members of `sets` (entity, row, x), packed to the left."""
     members = pl.concat(sets) if sets else pl.DataFrame(schema={"entity": pl.Int32, "row": pl.Int32, "x": pl.Float32})
     entity = members["entity"].to_numpy()
     order = np.argsort(entity, kind="stable")
@@ -175,26 +179,13 @@ def pack(
     width = len(singles) + (int(counts.max()) if n and len(entity) else 0)
     ids = np.full((n, width), PADDING, np.int32)
     values = np.zeros((n, width), np.float32)
-    for at, (rows, x) in enumerate(singles):
-        ids[:, at], values[:, at] = rows, x
-    at_column = len(singles) + np.arange(len(entity)) - starts[entity]
-    ids[entity, at_column] = members["row"].to_numpy()[order]
-    values[entity, at_column] = members["x"].to_numpy()[order]
+    for index, (rows, x) in enumerate(singles):
+        ids[:, index], values[:, index] = rows, x
+    column = len(singles) + np.arange(len(entity)) - starts[entity]
+    ids[entity, column] = members["row"].to_numpy()[order]
+    values[entity, column] = members["x"].to_numpy()[order]
     ids.flags.writeable = values.flags.writeable = False
     return AttributeTable(ids, values)
-
-
-def decode_set(field: FieldCode, texts: pl.Series, table: AttributeTable, here: npt.NDArray[np.bool_]) -> pl.Series:
-    entity, column = np.nonzero(here)
-    rows = table.ids[entity, column] - field.offset
-    missing = np.zeros(len(table), bool)
-    missing[entity[rows == MISSING]] = True
-    known = rows >= FIRST_VALUE
-    flat = pl.DataFrame({"entity": entity[known], "value": take(texts, rows[known] - FIRST_VALUE)})
-    lists = flat.group_by("entity", maintain_order=True).agg("value")
-    whole = pl.DataFrame({"entity": np.arange(len(table))}).join(lists, on="entity", how="left", maintain_order="left")["value"]
-    empty = pl.Series([[]], dtype=pl.List(pl.String)).new_from_index(0, len(table))
-    return whole.zip_with(whole.is_not_null(), empty).set(pl.Series(missing), None).alias(field.name)
 
 
 def take(texts: pl.Series, positions: npt.NDArray[np.integer[Any]]) -> pl.Series:

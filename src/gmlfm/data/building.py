@@ -1,4 +1,4 @@
-"""How a Dataset is made: one pass over the caller's tables; every check that a table can fail is here or in columns.py."""
+"""Builds a Dataset in one pass over the caller's tables. Every check of a table is here or in columns.py."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Builder:
         interactions = interactions.with_columns(occasion(table, spec, origin, self._warnings)).filter(usable)
         context = pl.DataFrame(
             [
-                as_field(column(table, one.name, origin, "context"), one, origin, spec.read.decimal).alias(one.name)
-                for one in spec.context
+                as_field(column(table, field.name, origin, "context"), field, origin, spec.read.decimal).alias(field.name)
+                for field in spec.context
             ]
         )
         context = context.filter(usable) if spec.context else context
@@ -61,71 +61,70 @@ class Builder:
         n_lost = int((~usable).sum())
         if n_lost:
             read = self._schema.interactions.read
-            first = self._origins["interactions"].at(int((~usable).arg_max() or 0))
-            what = f"{first}: {n_lost:,} row(s) of the interactions, this the first, have no user or no item"
+            place = self._origins["interactions"].locate(int((~usable).arg_max() or 0))
+            problem = f"{place}: {n_lost:,} row(s) of the interactions, this the first, have no user or no item"
             if n_lost > read.tolerate:
-                raise DataError(f"{what}; mend them, or allow them with read = {{ tolerate = {n_lost} }}.")
-            self._warnings.append(f"{what}; left out, as tolerate = {read.tolerate} allows.")
+                raise DataError(f"{problem}; mend them, or allow them with read = {{ tolerate = {n_lost} }}.")
+            self._warnings.append(f"{problem}; left out, as tolerate = {read.tolerate} allows.")
         if not usable.any():
             raise DataError(f"{self._origins['interactions'].name} has no row with both a user and an item.")
         return usable
 
     def _side(
-        self, name: str, spec: SideSchema | None, met_ids: pl.Series, met_type: IdType, usable: pl.Series
+        self, name: str, spec: SideSchema | None, interaction_ids: pl.Series, id_type: IdType, usable: pl.Series
     ) -> tuple[Side, pl.Series]:
         """The side's entities, and the interactions' ids as numbers of them."""
-        met = met_ids.filter(usable)
         listed = pl.Series("id", [], dtype=pl.String)
         if spec is not None:
             table, origin = self._frames[name], self._origins[name]
             listed, listed_type = as_ids(column(table, spec.id, origin, f"[{name}] id"), origin)
             self._check_listed(listed, name, spec.id, origin)
-            met_type = "integer" if met_type == listed_type == "integer" else "text"
-        extra = met.unique(maintain_order=True)
-        extra = extra.filter(~extra.is_in(listed.implode()))
-        ids = pl.concat([listed.alias("id"), extra.alias("id")])
-        if len(listed) and len(extra):
-            self._count_unlisted(name, met_ids, extra)
-        numbers = pl.DataFrame({"id": ids, "number": np.arange(len(ids), dtype=np.int32)})
-        met_numbers = pl.DataFrame({"id": met_ids}).join(numbers, on="id", how="left", maintain_order="left")["number"]
-        fields, titles = self._side_columns(name, spec, len(extra))
-        return Side(ids, met_type, fields, titles, len(listed)), met_numbers
+            id_type = "integer" if id_type == listed_type == "integer" else "text"
+        unlisted = interaction_ids.filter(usable).unique(maintain_order=True)
+        unlisted = unlisted.filter(~unlisted.is_in(listed.implode()))
+        ids = pl.concat([listed.alias("id"), unlisted.alias("id")])
+        if len(listed) and len(unlisted):
+            self._count_unlisted(name, interaction_ids, unlisted)
+        lookup = pl.DataFrame({"id": ids, "number": np.arange(len(ids), dtype=np.int32)})
+        numbers = pl.DataFrame({"id": interaction_ids}).join(lookup, on="id", how="left", maintain_order="left")["number"]
+        fields, titles = self._side_columns(name, spec, len(unlisted))
+        return Side(ids, id_type, fields, titles, len(listed)), numbers
 
     def _check_listed(self, ids: pl.Series, name: str, id_column: str, origin: Origin) -> None:
         if ids.null_count():
             row = int(ids.is_null().arg_max() or 0)
-            raise DataError(f"{origin.at(row)}: column '{id_column}' is missing; every row of {name} needs an id.")
+            raise DataError(f"{origin.locate(row)}: column '{id_column}' is missing; every row of {name} needs an id.")
         repeated = ids.is_duplicated()
         if repeated.any():
-            first = int(repeated.arg_max() or 0)
-            again = int((ids == ids[first]).arg_true()[1])
+            row, repeated_row = (ids == ids[int(repeated.arg_max() or 0)]).arg_true()[:2]
             raise DataError(
-                f"{origin.at(again)}: column '{id_column}' holds {ids[first]!r} again (first at {origin.at(first)}; "
+                f"{origin.locate(repeated_row)}: column '{id_column}' holds {ids[row]!r} again (first at {origin.locate(row)}; "
                 f"{len(ids) - ids.n_unique():,} repeated ids in all); each of the {name} may have one row only."
             )
 
-    def _count_unlisted(self, name: str, met: pl.Series, extra: pl.Series) -> None:
-        n_rows = int(met.is_in(extra.implode()).sum())
-        one = name[:-1]
-        what = f"{len(extra):,} {name} ({n_rows:,} interactions) have no row in the {name} table, such as {extra[0]!r}"
+    def _count_unlisted(self, name: str, interaction_ids: pl.Series, unlisted: pl.Series) -> None:
+        n_rows = int(interaction_ids.is_in(unlisted.implode()).sum())
+        problem = f"{len(unlisted):,} {name} ({n_rows:,} interactions) have no row in the {name} table, such as {unlisted[0]!r}"
         if self._strict:
-            row = int((met == extra[0]).arg_max() or 0)
-            raise DataError(f"{self._origins['interactions'].at(row)}: {what}; add them, or drop strict.")
-        if len(extra) == met.drop_nulls().n_unique():
-            what = f"not one {one} of the interactions is in the {name} table: are the ids written alike? {what}"
-        self._warnings.append(f"{what}; kept, with missing attributes.")
+            row = int((interaction_ids == unlisted[0]).arg_max() or 0)
+            raise DataError(f"{self._origins['interactions'].locate(row)}: {problem}; add them, or drop strict.")
+        if len(unlisted) == interaction_ids.drop_nulls().n_unique():
+            problem = f"not one {name[:-1]} of the interactions is in the {name} table: are the ids written alike? {problem}"
+        self._warnings.append(f"{problem}; kept, with missing attributes.")
 
-    def _side_columns(self, name: str, spec: SideSchema | None, n_extra: int) -> tuple[pl.DataFrame, pl.Series | None]:
+    def _side_columns(self, name: str, spec: SideSchema | None, n_unlisted: int) -> tuple[pl.DataFrame, pl.Series | None]:
         if spec is None:
             return pl.DataFrame(), None
         table, origin = self._frames[name], self._origins[name]
 
-        def extended(values: pl.Series, called: str) -> pl.Series:
-            return values.alias(called).extend_constant(None, n_extra)
+        def extended(values: pl.Series, new_name: str) -> pl.Series:
+            return values.alias(new_name).extend_constant(None, n_unlisted)
 
         fields = [
-            extended(as_field(column(table, one.name, origin, f"[{name}] fields"), one, origin, spec.read.decimal), one.name)
-            for one in spec.fields
+            extended(
+                as_field(column(table, field.name, origin, f"[{name}] fields"), field, origin, spec.read.decimal), field.name
+            )
+            for field in spec.fields
         ]
         if spec.title is None:
             return pl.DataFrame(fields), None
@@ -147,7 +146,7 @@ def occasion(
         labels = as_number(column(table, spec.label, origin, "label"), origin, decimal).alias("label")
         if labels.is_infinite().any():
             row = int(labels.is_infinite().arg_max() or 0)
-            raise DataError(f"{origin.at(row)}: column '{spec.label}' is infinite; a label must be finite.")
+            raise DataError(f"{origin.locate(row)}: column '{spec.label}' is infinite; a label must be finite.")
         if labels.null_count():
             warnings.append(f"{labels.null_count():,} interactions have no label; the task 'rating' leaves them out.")
         result.append(labels)
@@ -171,7 +170,7 @@ def _weights(weights: pl.Series, origin: Origin) -> pl.Series:
     if wrong.any():
         row = int(wrong.arg_max() or 0)
         raise DataError(
-            f"{origin.at(row)}: column '{weights.name}' holds the weight {weights[row]} ({int(wrong.sum()):,} such rows); "
+            f"{origin.locate(row)}: column '{weights.name}' holds the weight {weights[row]} ({int(wrong.sum()):,} such rows); "
             "a weight must be a finite number above 0."
         )
     return weights.alias("weight")
@@ -190,13 +189,11 @@ def merge_repeats(table: pl.DataFrame, context: pl.DataFrame) -> tuple[pl.DataFr
     if n_distinct == table.height:
         return table, context
     order = ["time", "position"] if "time" in table.columns else ["position"]
-    others = [name for name in keyed.columns if name not in (*keys, "weight")]
-    combine = [pl.col(name).last() for name in others]
+    combine = [pl.col(name).last() for name in keyed.columns if name not in (*keys, "weight")]
     if "weight" in table.columns:
         combine.append(pl.col("weight").sum())
     merged = keyed.sort(order, nulls_last=False).group_by(keys).agg(combine).sort("position")
-    kept = merged["position"].to_numpy()
-    return merged.select(table.columns), context[kept] if marked else context
+    return merged.select(table.columns), context[merged["position"].to_numpy()] if marked else context
 
 
 def merged_warning(n: int) -> str:

@@ -16,19 +16,26 @@ IdType = Literal["text", "integer"]
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a table came from, so that a message can point at the place: file and line, or table and row."""
+    """Where a table came from, so that a message can name the place: file and line, or table and row."""
 
     name: str
     place_of: Callable[[int], str] | None = None
 
-    def at(self, row: int) -> str:
+    def locate(self, row: int) -> str:
         return self.place_of(row) if self.place_of else f"{self.name} row {row + 1}"
+
+    at = locate  # the old name, until sources and recommender call locate
 
 
 def column(table: pl.DataFrame, name: str, origin: Origin, needed_for: str) -> pl.Series:
     if name not in table.columns:
         raise SchemaError(f"{origin.name} has no column '{name}', which {needed_for} names{did_you_mean(name, table.columns)}")
     return table[name]
+
+
+def without_prefix(table: pl.DataFrame, prefix: str) -> pl.DataFrame:
+    """The columns whose names begin with `prefix`, named without it: how stored tables set a caller's columns apart."""
+    return table.select(pl.col(name).alias(name.removeprefix(prefix)) for name in table.columns if name.startswith(prefix))
 
 
 def as_ids(values: pl.Series, origin: Origin) -> tuple[pl.Series, IdType]:
@@ -41,8 +48,8 @@ def as_ids(values: pl.Series, origin: Origin) -> tuple[pl.Series, IdType]:
     if values.dtype == pl.String or not values.dtype.is_numeric():
         return text, "text"
     # Whole numbers of any width: a hash of 64 bits without a sign is beyond Int64.
-    whole = text.drop_nulls().cast(pl.Int128, strict=False)
-    return text, "integer" if len(whole) and whole.null_count() == 0 else "text"
+    integers = text.drop_nulls().cast(pl.Int128, strict=False)
+    return text, "integer" if len(integers) and integers.null_count() == 0 else "text"
 
 
 def as_text(values: pl.Series, origin: Origin) -> pl.Series:
@@ -50,7 +57,7 @@ def as_text(values: pl.Series, origin: Origin) -> pl.Series:
     if isinstance(values.dtype, (pl.List, pl.Array)):
         row = int(values.is_not_null().arg_max() or 0)
         raise SchemaError(
-            f"{origin.at(row)}: column '{values.name}' holds lists but one value was expected; "
+            f"{origin.locate(row)}: column '{values.name}' holds lists but one value was expected; "
             'declare it as { kind = "set" }.'
         )
     if isinstance(values.dtype, pl.Struct) or values.dtype in (pl.Object, pl.Binary, pl.Duration):
@@ -58,9 +65,9 @@ def as_text(values: pl.Series, origin: Origin) -> pl.Series:
     if values.dtype.is_float():
         present = values.fill_nan(None)
         # Beyond 2^53 a float no longer tells one whole number from the next: it stays as it is written.
-        whole = ((present % 1 == 0) & (present.abs() < 2.0**53)).fill_null(False)
-        integers = present.set(~whole, None).cast(pl.Int64).cast(pl.String)
-        return integers.zip_with(whole, present.cast(pl.String))
+        is_whole = ((present % 1 == 0) & (present.abs() < 2.0**53)).fill_null(False)
+        integers = present.set(~is_whole, None).cast(pl.Int64).cast(pl.String)
+        return integers.zip_with(is_whole, present.cast(pl.String))
     text = values.cast(pl.String)
     return text.str.replace(r"\.0+$", "") if isinstance(values.dtype, pl.Decimal) else text
 
@@ -95,7 +102,7 @@ def as_number(values: pl.Series, origin: Origin, decimal: str | None = None) -> 
     if failed.any():
         row = int(failed.arg_max() or 0)
         raise DataError(
-            f"{origin.at(row)}: column '{values.name}' holds {text[row]!r} where a number was expected "
+            f"{origin.locate(row)}: column '{values.name}' holds {text[row]!r} where a number was expected "
             f"({int(failed.sum()):,} such rows); declare it a category, add the word to null, or set decimal."
         )
     return numbers.fill_nan(None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import sys
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,12 +15,13 @@ import polars as pl
 
 from gmlfm.data.columns import IdType, Origin
 from gmlfm.data.interop import as_frame
-from gmlfm.data.schema import Schema
+from gmlfm.data.schema import Part, Schema
 from gmlfm.data.times import in_order
 from gmlfm.errors import DataError, OptionError
 
 Task = Literal["topn", "rating", "implicit"]
 Rows = npt.NDArray[np.int64]
+_LOG = logging.getLogger("gmlfm")
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Dataset:
         strict: bool = False,
         origins: Mapping[str, Origin] | None = None,
     ) -> Dataset:
-        """Build from polars, pandas or Arrow tables. Without a schema one is inferred and shown on stderr.
+        """Build from polars, pandas or Arrow tables. Without a schema one is inferred and logged as a warning.
 
         strict: refuse interactions that name a user or item without a row in its table, instead of counting them.
         """
@@ -80,7 +81,7 @@ class Dataset:
 
             guess = guess_schema(frames, known_roles=True)
             schema = guess.schema
-            print(f"# gmlfm inferred this schema; pass schema= to change it\n{to_toml(schema, guess.reasons)}", file=sys.stderr)
+            _LOG.warning("# gmlfm inferred this schema; pass schema= to change it\n%s", to_toml(schema, guess.reasons))
         elif not isinstance(schema, Schema):
             schema = Schema.from_dict(schema)
         from gmlfm.data.building import Builder
@@ -109,12 +110,16 @@ class Dataset:
 
     @cached_property
     def seen_items(self) -> npt.NDArray[np.int32]:
-        """Items that occur in the interactions: what rankings are over unless the whole catalogue is asked for."""
+        """Items that occur in the interactions: what rankings are over, unless candidates="catalogue"."""
         return np.unique(self.item_numbers)
 
     @cached_property
     def seen_users(self) -> npt.NDArray[np.int32]:
         return np.unique(self.user_numbers)
+
+    def columns_of(self, part: Part) -> pl.DataFrame:
+        """A part's fields: by entity number, or by interaction row for the context."""
+        return {"user": self.users.fields, "context": self.context, "item": self.items.fields}[part]
 
     def rows_for(self, task: Task) -> Rows:
         """The interactions that a task learns from: positives, or rows with a label."""
@@ -152,15 +157,15 @@ class Dataset:
         for side in (self.users, self.items):
             digest.update(f"{side.id_type} {len(side)}".encode())
             _hash_column(digest, side.ids)
-            for frame_column in side.fields.iter_columns():
-                _hash_column(digest, frame_column)
+            for column in side.fields.iter_columns():
+                _hash_column(digest, column)
             if side.titles is not None:
                 _hash_column(digest, side.titles)
         for frame in (self.interactions, self.context):
-            for frame_column in frame.iter_columns():
-                _hash_column(digest, frame_column)
-        for where, one in self.schema.all_fields():
-            digest.update(f"{where} {one}".encode())
+            for column in frame.iter_columns():
+                _hash_column(digest, column)
+        for part, field in self.schema.all_fields():
+            digest.update(f"{part} {field}".encode())
         digest.update(repr(sorted(self.schema.min_count.items())).encode())
         return digest.hexdigest()[:16]
 

@@ -1,8 +1,8 @@
-"""What a person wants to know of a dataset before training on it."""
+"""A summary of a dataset to read before training on it: counts, fields, the long tail, the split, and warnings."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -51,7 +51,7 @@ class Summary:
     tail: tuple[TailStep, ...]
     split: dict[str, Any]
     notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -85,13 +85,12 @@ def _distinct_pairs(data: Dataset) -> int:
 
 
 def _fields(data: Dataset, encoder: Encoder) -> list[FieldSummary]:
-    frames = {"user": data.users.fields, "context": data.context, "item": data.items.fields}
     rows = []
     for code, texts in zip(encoder.fields, encoder.values, strict=True):
         if code.kind == "id":
             rows.append(FieldSummary(code.part, code.name, "id", code.n_values, 0.0, str(texts[0]) if len(texts) else ""))
             continue
-        column = frames[code.part][code.name]
+        column = data.columns_of(code.part)[code.name]
         missing = column.null_count() / max(len(column), 1)
         if code.kind == "number":
             finite = column.drop_nulls().to_numpy()
@@ -106,36 +105,36 @@ def _tail(counts: npt.NDArray[np.int64]) -> list[TailStep]:
     total = counts.sum()
     steps = []
     for low, following in zip(_TAIL_EDGES, (*_TAIL_EDGES[1:], None), strict=True):
-        inside = (counts >= low) & (counts < following if following else True)
-        if inside.any():
+        in_step = (counts >= low) & (counts < following if following else True)
+        if in_step.any():
             high = following - 1 if following else None
-            steps.append(TailStep(low, high, int(inside.sum()), float(counts[inside].sum() / total)))
+            steps.append(TailStep(low, high, int(in_step.sum()), float(counts[in_step].sum() / total)))
     return steps
 
 
 def _split_summary(data: Dataset, split: Split) -> dict[str, Any]:
-    known_users = np.zeros(len(data.users), bool)
-    known_items = np.zeros(len(data.items), bool)
-    known_users[data.user_numbers[split.train]] = True
-    known_items[data.item_numbers[split.train]] = True
+    trained_users = np.zeros(len(data.users), bool)
+    trained_items = np.zeros(len(data.items), bool)
+    trained_users[data.user_numbers[split.train]] = True
+    trained_items[data.item_numbers[split.train]] = True
     result: dict[str, Any] = {"name": split.name, "hash": split.hash, "train": {"rows": len(split.train)}}
     for part, rows in (("validation", split.validation), ("test", split.test)):
         users, items = np.unique(data.user_numbers[rows]), np.unique(data.item_numbers[rows])
         result[part] = {
             "rows": len(rows),
             "users": len(users),
-            "new_users": int((~known_users[users]).sum()),
+            "new_users": int((~trained_users[users]).sum()),
             "items": len(items),
-            "new_items": int((~known_items[items]).sum()),
+            "new_items": int((~trained_items[items]).sum()),
         }
     return result
 
 
 def _suspicions(data: Dataset) -> list[str]:
-    return [*_about_times(data), *_about_items(data), *_about_fields(data)]
+    return [*_suspicious_times(data), *_suspicious_items(data), *_suspicious_fields(data)]
 
 
-def _about_times(data: Dataset) -> list[str]:
+def _suspicious_times(data: Dataset) -> list[str]:
     if "time" not in data.interactions.columns:
         return []
     times = data.interactions["time"]
@@ -151,7 +150,7 @@ def _about_times(data: Dataset) -> list[str]:
     return []
 
 
-def _about_items(data: Dataset) -> list[str]:
+def _suspicious_items(data: Dataset) -> list[str]:
     result = []
     counts = np.bincount(data.item_numbers)
     top = int(counts.argmax())
@@ -166,22 +165,21 @@ def _about_items(data: Dataset) -> list[str]:
     return result
 
 
-def _about_fields(data: Dataset) -> list[str]:
+def _suspicious_fields(data: Dataset) -> list[str]:
     result = []
-    frames = {"user": data.users.fields, "context": data.context, "item": data.items.fields}
-    for part, one in data.schema.all_fields():
-        column = frames[part][one.name].drop_nulls()
-        where = f"{part}.{one.name}"
+    for part, field in data.schema.all_fields():
+        column = data.columns_of(part)[field.name].drop_nulls()
+        place = f"{part}.{field.name}"
         if len(column) == 0:
-            result.append(f"{where} has no value at all.")
-        elif one.kind == "category":
+            result.append(f"{place} has no value at all.")
+        elif field.kind == "category":
             n_distinct = column.n_unique()
             if n_distinct == len(column) and n_distinct > 10:
                 result.append(
-                    f"{where} has as many values as rows ({n_distinct:,}): it is an id and teaches nothing about others."
+                    f"{place} has as many values as rows ({n_distinct:,}): it is an id and teaches nothing about others."
                 )
             elif n_distinct > 50 and column.cast(pl.Float64, strict=False).null_count() == 0:
-                result.append(f"{where} is a category of {n_distinct:,} numbers: is it a number stored as text?")
-        elif one.kind == "number" and column.n_unique() == 1:
-            result.append(f"{where} is always {column[0]:g}: it teaches nothing.")
+                result.append(f"{place} is a category of {n_distinct:,} numbers: is it a number stored as text?")
+        elif field.kind == "number" and column.n_unique() == 1:
+            result.append(f"{place} is always {column[0]:g}: it teaches nothing.")
     return result

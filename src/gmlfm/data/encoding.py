@@ -23,7 +23,6 @@ from gmlfm.data.attributes import (
     Learned,
     Part,
     count_values,
-    decode_set,
     encode_number,
     encode_set,
     frequent_ids,
@@ -50,6 +49,14 @@ class Encoded:
     context: AttributeTable
     item: AttributeTable
 
+    def user_side(self, users: npt.NDArray[np.integer[Any]], rows: Rows | None = None) -> AttributeTable:
+        """Users with the context of their interaction rows; without rows the context is left out."""
+        ids, values = self.user.ids[users], self.user.values[users]
+        if rows is None or self.context.ids.shape[1] == 0:
+            return AttributeTable(ids, values)
+        context_ids, context_values = self.context.ids[rows], self.context.values[rows]
+        return AttributeTable(np.concatenate([ids, context_ids], axis=1), np.concatenate([values, context_values], axis=1))
+
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
@@ -71,24 +78,21 @@ class Encoder:
         if len(train_rows) == 0:
             raise DataError("no training rows are left, so there is nothing to learn from; choose another split.")
         trained = train_rows[data.interactions["positive"].to_numpy()[train_rows]]
-        frames = {
-            "user": data.users.fields,
-            "context": data.context[train_rows] if data.context.width else data.context,
-            "item": data.items.fields,
-        }
         learned: list[Learned] = []
         for part in PARTS:
             if part != "context":
                 side, numbers = (data.users, data.user_numbers) if part == "user" else (data.items, data.item_numbers)
                 texts = frequent_ids(side.ids, numbers[trained], data.schema.min_count_of(part, part))
                 learned.append(Learned(part, part, "id", len(texts), texts))
-            for one in data.schema.fields_of(part):
-                column = frames[part][one.name]
-                number = one.kind == "number"
-                numbers_given = column.drop_nulls().to_numpy() if number else np.empty(0)
-                counts = None if number else count_values(column)
-                learned.append(learn_field(part, one, counts, numbers_given, data.schema.min_count_of(part, one.name)))
-        codes, values = lay_out(learned), tuple(one.texts for one in learned)
+            for field in data.schema.fields_of(part):
+                column = data.columns_of(part)[field.name]
+                column = column[train_rows] if part == "context" else column
+                is_number = field.kind == "number"
+                counts = None if is_number else count_values(column)
+                present_numbers = column.drop_nulls().to_numpy() if is_number else np.empty(0)
+                minimum = data.schema.min_count_of(part, field.name)
+                learned.append(learn_field(part, field, counts, present_numbers, minimum))
+        codes, values = lay_out(learned), tuple(field.texts for field in learned)
         return cls(codes, values, data.users.ids, data.items.ids, data.users.id_type, data.items.id_type)
 
     @property
@@ -133,46 +137,25 @@ class Encoder:
                 singles.append((rows, np.ones(n, np.float32)))
         return pack(n, singles, sets)
 
-    def decode_part(self, part: Part, table: AttributeTable) -> pl.DataFrame:
-        """The fields' values back from attribute rows; missing and unknown values come back as missing."""
-        result = []
-        for field, texts in zip(self.fields, self.values, strict=True):
-            if field.part != part:
-                continue
-            here = (table.ids >= field.offset) & (table.ids < field.end)
-            if field.kind == "set":
-                result.append(decode_set(field, texts, table, here))
-                continue
-            column = here.argmax(axis=1)
-            rows = table.ids[np.arange(len(table)), column] - field.offset
-            known = here.any(axis=1) & (rows >= FIRST_VALUE)
-            if field.kind == "number":
-                x = table.values[np.arange(len(table)), column].astype(np.float64)
-                decoded = pl.Series(field.name, field.centre + field.scale * x)
-            else:
-                decoded = take(texts, np.where(known, rows - FIRST_VALUE, -1)).alias(field.name)
-            result.append(decoded.set(pl.Series(~known), None))
-        return pl.DataFrame(result)
-
     def attribute_names(self, rows: Sequence[int] | npt.NDArray[np.integer[Any]]) -> pl.DataFrame:
         """What attribute rows stand for: part, field, value ('(unknown)' and '(missing)' for those rows)."""
-        wanted = np.asarray(rows, dtype=np.int64)
+        rows = np.asarray(rows, dtype=np.int64)
         starts = np.array([field.offset for field in self.fields])
-        which = np.searchsorted(starts, wanted, side="right") - 1
-        if len(wanted) and (wanted.min() < 1 or wanted.max() >= self.n_rows):
-            raise DataError(f"attribute rows go from 1 to {self.n_rows - 1}; got {wanted.min()} to {wanted.max()}.")
+        field_indices = np.searchsorted(starts, rows, side="right") - 1
+        if len(rows) and (rows.min() < 1 or rows.max() >= self.n_rows):
+            raise DataError(f"attribute rows go from 1 to {self.n_rows - 1}; got {rows.min()} to {rows.max()}.")
         names = []
-        for row, index in zip(wanted, which, strict=True):
-            field, inside = self.fields[index], int(row - self.fields[index].offset)
-            if inside < FIRST_VALUE:
-                value = "(unknown)" if inside == UNKNOWN else "(missing)"
+        for row, index in zip(rows, field_indices, strict=True):
+            field, place = self.fields[index], int(row - self.fields[index].offset)
+            if place < FIRST_VALUE:
+                value = "(unknown)" if place == UNKNOWN else "(missing)"
             else:
-                value = field.name if field.kind == "number" else self.values[index][inside - FIRST_VALUE]
+                value = field.name if field.kind == "number" else self.values[index][place - FIRST_VALUE]
             names.append((field.part, field.name, value))
         return pl.DataFrame(names, schema={"part": pl.String, "field": pl.String, "value": pl.String}, orient="row")
 
     def user_numbers(self, ids: Sequence[Any]) -> npt.NDArray[np.int64]:
-        """Entity numbers of the caller's ids, -1 for ids never met."""
+        """Entity numbers of the caller's ids, -1 for ids that the dataset does not have."""
         return _numbers_of(self._user_lookup, ids)
 
     def item_numbers(self, ids: Sequence[Any]) -> npt.NDArray[np.int64]:
@@ -186,9 +169,8 @@ class Encoder:
         return take(self.item_ids, numbers).cast(self._item_dtype).alias("item")
 
     def ids_given(self, users: Sequence[Any]) -> pl.Series:
-        """Users as somebody names them, known or not, in the type that the data's users have; as text where one that is not
-        known cannot be of that type."""
-        texts = pl.Series("user", [_id_text(one) for one in users], dtype=pl.String)
+        """The caller's user ids, of the dataset or not, in the type of its ids; as text where one cannot be of that type."""
+        texts = pl.Series("user", [_id_text(user) for user in users], dtype=pl.String)
         typed = texts.cast(self._user_dtype, strict=False)
         return texts if typed.null_count() > texts.null_count() else typed
 
@@ -219,20 +201,20 @@ class Encoder:
 
     def values_table(self) -> pl.DataFrame:
         """field, value: the text of each value row of field number `field`, in row order."""
-        index = [pl.Series("field", [at], dtype=pl.Int32).new_from_index(0, len(one)) for at, one in enumerate(self.values)]
-        return pl.DataFrame({"field": pl.concat(index), "value": pl.concat([one.alias("value") for one in self.values])})
+        fields = np.repeat(np.arange(len(self.values), dtype=np.int32), [len(texts) for texts in self.values])
+        return pl.DataFrame({"field": fields, "value": pl.concat([texts.alias("value") for texts in self.values])})
 
     def save(self, folder: str | Path) -> None:
-        """encoder.json beside values.parquet, users.parquet and items.parquet; a folder there before is replaced."""
+        """encoder.json beside values.parquet, users.parquet and items.parquet; an existing folder is replaced."""
         with new_folder(Path(folder), holds=_FILES) as new:
-            about = {
+            metadata = {
                 "format": _FORMAT,
                 "hash": self.hash,
                 "user_id_type": self.user_id_type,
                 "item_id_type": self.item_id_type,
                 "fields": [asdict(field) for field in self.fields],
             }
-            (new / "encoder.json").write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
+            (new / "encoder.json").write_text(json.dumps(metadata, indent=1, ensure_ascii=False), encoding="utf-8")
             self.values_table().write_parquet(new / "values.parquet")
             pl.DataFrame({"id": self.user_ids}).write_parquet(new / "users.parquet")
             pl.DataFrame({"id": self.item_ids}).write_parquet(new / "items.parquet")
@@ -241,37 +223,37 @@ class Encoder:
     def load(cls, folder: str | Path) -> Encoder:
         folder = Path(folder)
         try:
-            about = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
-            if about["format"] != _FORMAT:
+            metadata = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
+            if metadata["format"] != _FORMAT:
                 raise DataError(
-                    f"{folder} holds an encoder of format {about['format']}, this version reads {_FORMAT}; update gmlfm."
+                    f"{folder} holds an encoder of format {metadata['format']}, this version reads {_FORMAT}; update gmlfm."
                 )
-            fields = tuple(FieldCode(**field) for field in about["fields"])
+            fields = tuple(FieldCode(**field) for field in metadata["fields"])
             values = pl.read_parquet(folder / "values.parquet")
-            by_field = tuple(values.filter(pl.col("field") == at)["value"].alias("value") for at in range(len(fields)))
+            by_field = tuple(values.filter(pl.col("field") == index)["value"].alias("value") for index in range(len(fields)))
             users, items = (pl.read_parquet(folder / f"{side}.parquet")["id"] for side in ("users", "items"))
-            result = cls(fields, by_field, users, items, about["user_id_type"], about["item_id_type"])
+            result = cls(fields, by_field, users, items, metadata["user_id_type"], metadata["item_id_type"])
         except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
             raise DataError(f"{folder} holds no readable encoder ({str(error).splitlines()[0]}).") from error
-        if result.hash != about["hash"]:
+        if result.hash != metadata["hash"]:
             raise DataError(f"{folder} holds a damaged encoder: its content does not fit its hash.")
         return result
 
 
 def _numbers_of(lookup: pl.DataFrame, ids: Sequence[Any]) -> npt.NDArray[np.int64]:
-    asked = pl.DataFrame({"id": pl.Series([_id_text(one) for one in ids], dtype=pl.String)})
-    found = asked.join(lookup, on="id", how="left", maintain_order="left")["number"]
-    return found.fill_null(-1).to_numpy().astype(np.int64)
+    texts = pl.DataFrame({"id": pl.Series([_id_text(value) for value in ids], dtype=pl.String)})
+    numbers = texts.join(lookup, on="id", how="left", maintain_order="left")["number"]
+    return numbers.fill_null(-1).to_numpy().astype(np.int64)
 
 
-def _id_text(one: Any) -> str:
+def _id_text(value: Any) -> str:
     """As columns.py writes ids: a whole float is written as an integer."""
-    return str(int(one)) if isinstance(one, float) and one.is_integer() else str(one)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _dtype(ids: pl.Series, id_type: IdType) -> pl.DataType:
-    """One for all ids of a side, so that it does not depend on which of them are asked for."""
+    """The same for all ids of a side, so that it does not depend on which of them are returned."""
     if id_type == "text":
         return pl.String()
-    kinds = (pl.Int64(), pl.UInt64())
-    return next((one for one in kinds if ids.cast(one, strict=False).null_count() == ids.null_count()), pl.Int128())
+    dtypes = (pl.Int64(), pl.UInt64())
+    return next((dtype for dtype in dtypes if ids.cast(dtype, strict=False).null_count() == ids.null_count()), pl.Int128())

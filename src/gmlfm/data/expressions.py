@@ -39,15 +39,20 @@ class Columns:
 
 
 def holds(condition: str, columns: Columns) -> pl.Series:
-    """One Boolean a row. A comparison with a missing value does not hold, nor does its negation."""
+    """A Boolean for each row. A comparison with a missing value does not hold, nor does its negation."""
     parser = _Parser(condition, columns)
-    result = parser.either()
+    result = parser.disjunction()
     parser.expect_end()
     return result.fill_null(False)
 
 
 class _Parser:
-    """condition = both ('or' both)* ; both = one ('and' one)* ; one = 'not' one | '(' condition ')' | comparison"""
+    """Recursive descent; each rule below is a method.
+
+    disjunction = conjunction ('or' conjunction)*
+    conjunction = term ('and' term)*
+    term = 'not' term | '(' disjunction ')' | comparison
+    """
 
     def __init__(self, condition: str, columns: Columns) -> None:
         self._condition = condition
@@ -55,27 +60,27 @@ class _Parser:
         self._tokens = self._split(condition)
         self._next = 0
 
-    def either(self) -> pl.Series:
-        result = self._both()
+    def disjunction(self) -> pl.Series:
+        result = self._conjunction()
         while self._take("or"):
-            result = result | self._both()
+            result = result | self._conjunction()
         return result
 
     def expect_end(self) -> None:
         if self._next < len(self._tokens):
             raise self._error("the end, 'and' or 'or'")
 
-    def _both(self) -> pl.Series:
-        result = self._one()
+    def _conjunction(self) -> pl.Series:
+        result = self._term()
         while self._take("and"):
-            result = result & self._one()
+            result = result & self._term()
         return result
 
-    def _one(self) -> pl.Series:
+    def _term(self) -> pl.Series:
         if self._take("not"):
-            return ~self._one()
+            return ~self._term()
         if self._take("("):
-            result = self.either()
+            result = self.disjunction()
             self._need(")")
             return result
         return self._comparison()
@@ -89,8 +94,8 @@ class _Parser:
             return present if negated else ~present
         negated = self._take("not")
         if self._take("in"):
-            inside = self._among(name)
-            return ~inside if negated else inside
+            is_among = self._among(name)
+            return ~is_among if negated else is_among
         if negated:
             raise self._error("'in'")
         kind, sign = self._peek()
@@ -141,16 +146,16 @@ class _Parser:
         kind, text, _ = self._tokens[self._next]
         return kind, text
 
-    def _take(self, wanted: str) -> bool:
+    def _take(self, expected: str) -> bool:
         kind, text = self._peek()
-        if kind in ("word", "sign") and text.lower() == wanted:
+        if kind in ("word", "sign") and text.lower() == expected:
             self._next += 1
             return True
         return False
 
-    def _need(self, wanted: str) -> None:
-        if not self._take(wanted):
-            raise self._error(f"'{wanted}'")
+    def _need(self, expected: str) -> None:
+        if not self._take(expected):
+            raise self._error(f"'{expected}'")
 
     def _split(self, condition: str) -> list[tuple[str, str, int]]:
         tokens = []
@@ -165,7 +170,7 @@ class _Parser:
         return tokens
 
     def _error(self, expected: str) -> SchemaError:
-        at_end = self._next >= len(self._tokens)
-        position = len(self._condition) if at_end else self._tokens[self._next][2]
-        found = "it ends" if at_end else f"'{self._tokens[self._next][1]}' stands"
-        return SchemaError(f'the condition "{self._condition}" expects {expected} at position {position + 1}, where {found}.')
+        is_end = self._next >= len(self._tokens)
+        position = len(self._condition) if is_end else self._tokens[self._next][2]
+        actual = "it ends" if is_end else f"'{self._tokens[self._next][1]}' stands"
+        return SchemaError(f'the condition "{self._condition}" expects {expected} at position {position + 1}, where {actual}.')

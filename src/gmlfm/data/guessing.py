@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -36,6 +36,7 @@ EVENT_WORDS = {"interaction", "rating", "purchase", "order", "event", "review", 
 LABEL_WORDS = {"rating", "star", "score", "label", "grade", "overall"}
 WEIGHT_WORDS = {"quantity", "qty", "menge", "unit", "play", "count"}
 _SIDE_WORDS = {"users": USER_WORDS, "items": ITEM_WORDS}
+_SAMPLE = 20_000
 TITLE_WORDS = {"title", "name", "titel", "caption", "headline"}
 
 
@@ -68,7 +69,7 @@ def guess_schema(
 class _Guesser:
     def __init__(self, frames: Mapping[str, pl.DataFrame], user: str | None, item: str | None) -> None:
         self._frames = frames
-        self._asked = {"user": user, "item": item}
+        self._requested = {"user": user, "item": item}
         self._profiles = {name: {column: profile(frame[column]) for column in frame.columns} for name, frame in frames.items()}
         self._reasons: dict[str, str] = {}
 
@@ -96,19 +97,19 @@ class _Guesser:
         main = roles["interactions"]
         user, item = self._id_columns(main, roles)
         interactions = self._interactions(main, user, item)
-        sides = {}
-        for side, met in (("users", user), ("items", item)):
-            if side in roles:
-                sides[side] = self._side(roles[side], side, main, met)
-        schema = Schema(interactions=interactions, name=name, users=sides.get("users"), items=sides.get("items"))
+        users = self._side(roles["users"], "users", main, user) if "users" in roles else None
+        items = self._side(roles["items"], "items", main, item) if "items" in roles else None
+        schema = Schema(interactions=interactions, name=name, users=users, items=items)
         return Guess(schema, self._reasons, roles)
 
     def _interactions_score(self, name: str) -> float:
         profiles = self._profiles[name].values()
         score = math.log10(1 + self._frames[name].height) / 4
         score += 2.0 * bool(words_of(Path(name).stem) & EVENT_WORDS)
-        score += sum(bool(one.words & words) for words in (USER_WORDS, ITEM_WORDS) for one in profiles if not one.unique)
-        score += 0.5 * any(one.looks == "time" for one in profiles)
+        score += sum(
+            bool(column.words & words) for words in (USER_WORDS, ITEM_WORDS) for column in profiles if not column.unique
+        )
+        score += 0.5 * any(column.looks == "time" for column in profiles)
         for other in self._frames:
             if other != name:
                 score += 1.0 * (self._reference(name, other, USER_WORDS | ITEM_WORDS)[2] > 0.5)
@@ -116,45 +117,49 @@ class _Guesser:
 
     def _side_score(self, name: str, main: str, side: str) -> float:
         words = _SIDE_WORDS[side]
-        key, met, overlap = self._reference(main, name, words)
+        key, foreign_key, overlap = self._reference(main, name, words)
         score = 2.0 * bool(words_of(Path(name).stem) & words)
-        return score + bool(words_of(key) & words) + bool(words_of(met) & words) + 0.1 * overlap
+        return score + bool(words_of(key) & words) + bool(words_of(foreign_key) & words) + 0.1 * overlap
 
-    def _reference(self, main: str, other: str, words: set[str], without: str | None = None) -> tuple[str, str, float]:
-        """(key of other, column of main that names it, how well): by its name, the side's words and shared values."""
+    def _reference(self, main: str, other: str, words: set[str], without: Collection[str] = ()) -> tuple[str, str, float]:
+        """(key of other, main's foreign key to it, score): by its name, the side's words and shared values."""
         best = ("", "", 0.0)
         for key in self._keys(other):
             keys, _ = as_ids(self._frames[other][key.name], Origin(other))
-            for met in self._profiles[main].values():
-                if met.looks in ("time", "set", "empty", "text") or met.name == without:
+            for column in self._columns(main, without):
+                if column.looks in ("time", "set", "empty", "text"):
                     continue
-                sample, _ = as_ids(self._frames[main][met.name].drop_nulls().head(20_000), Origin(main))
-                overlap = float(sample.is_in(keys.implode()).mean() or 0.0)  # type: ignore[arg-type]
+                sample, _ = as_ids(self._frames[main][column.name].drop_nulls().head(_SAMPLE), Origin(main))
+                overlap = _overlap(sample, keys)
                 if overlap == 0.0:
                     continue
-                named = (
-                    1.0 * (key.name == met.name) + 0.5 * bool((key.words & met.words) - {"id"}) + 0.7 * bool(met.words & words)
-                )
-                score = overlap + named + min(math.log10(1 + met.n_distinct), 6) / 10
+                alike = 1.0 * (key.name == column.name) + 0.5 * bool((key.words & column.words) - {"id"})
+                alike += 0.7 * bool(column.words & words)
+                score = overlap + alike + min(math.log10(1 + column.n_distinct), 6) / 10
                 if score > best[2]:
-                    best = (key.name, met.name, score)
+                    best = (key.name, column.name, score)
         return best
+
+    def _columns(self, table: str, without: Collection[str] = ()) -> list[Profile]:
+        return [column for column in self._profiles[table].values() if column.name not in without]
 
     def _keys(self, name: str) -> list[Profile]:
         """Columns that could be a side table's id: every value once. A title may be unique too, so short names come first."""
-        found = [one for one in self._profiles[name].values() if one.unique and one.looks in ("key", "category", "number")]
-        return found or [one for one in self._profiles[name].values() if one.unique]
+        unique = [column for column in self._columns(name) if column.unique]
+        return [column for column in unique if column.looks in ("key", "category", "number")] or unique
 
     def _id_columns(self, main: str, roles: Mapping[str, str]) -> tuple[str, str]:
         chosen: dict[str, str] = {}
         for side in ("user", "item"):
-            asked = self._asked[side]
-            if asked is not None:
-                if asked not in self._frames[main].columns:
-                    raise SchemaError(f"{main} has no column '{asked}'{did_you_mean(asked, self._frames[main].columns)}")
-                if asked in chosen.values():
-                    raise SchemaError(f"'{asked}' cannot be both the user and the item.")
-                chosen[side] = asked
+            requested = self._requested[side]
+            if requested is not None:
+                if requested not in self._frames[main].columns:
+                    raise SchemaError(
+                        f"{main} has no column '{requested}'{did_you_mean(requested, self._frames[main].columns)}"
+                    )
+                if requested in chosen.values():
+                    raise SchemaError(f"'{requested}' cannot be both the user and the item.")
+                chosen[side] = requested
                 self._reasons[f"interactions.{side}"] = "as asked"
         self._by_reference(main, roles, chosen)
         for side, words in (("user", USER_WORDS), ("item", ITEM_WORDS)):
@@ -166,110 +171,114 @@ class _Guesser:
         return chosen["user"], chosen["item"]
 
     def _by_reference(self, main: str, roles: Mapping[str, str], chosen: dict[str, str]) -> None:
-        """Columns that name a side table's key; where both sides want one column, the better fit has it."""
+        """Columns that name a side table's key; where both sides fit the same column, the better fit has it."""
         open_sides = [side for side in ("user", "item") if side not in chosen and f"{side}s" in roles]
         fits = {side: self._reference(main, roles[f"{side}s"], _SIDE_WORDS[f"{side}s"]) for side in open_sides}
-        for side in sorted(fits, key=lambda one: -fits[one][2]):
-            taken = next(iter(chosen.values()), None)
-            key, met, _ = fits[side]
-            if met == taken:
-                key, met, _ = self._reference(main, roles[f"{side}s"], _SIDE_WORDS[f"{side}s"], without=taken)
-            if met:
-                chosen[side] = met
+        for side in sorted(fits, key=lambda candidate: -fits[candidate][2]):
+            key, foreign_key, _ = fits[side]
+            if foreign_key in chosen.values():
+                key, foreign_key, _ = self._reference(main, roles[f"{side}s"], _SIDE_WORDS[f"{side}s"], chosen.values())
+            if foreign_key:
+                chosen[side] = foreign_key
                 self._reasons[f"interactions.{side}"] = f"its values are those of {key} in {Path(roles[f'{side}s']).name}"
 
     def _by_name(self, main: str, side: str, words: set[str], chosen: dict[str, str]) -> None:
-        named = [one for one in self._profiles[main].values() if one.words & words and one.name not in chosen.values()]
-        named = [one for one in named if one.looks in ("key", "category", "number", "constant")]
-        if named:
-            # 'user_id' before 'user_name'; then the one with most values.
-            best = max(named, key=lambda one: ("id" in one.words or len(one.words) == 1, one.n_distinct))
+        columns = [column for column in self._columns(main, chosen.values()) if column.words & words]
+        columns = [column for column in columns if column.looks in ("key", "category", "number", "constant")]
+        if columns:
+            # 'user_id' before 'user_name'; then the column with most values.
+            best = max(columns, key=lambda column: ("id" in column.words or len(column.words) == 1, column.n_distinct))
             chosen[side] = best.name
             self._reasons[f"interactions.{side}"] = f"by its name; {best.n_distinct:,} different values"
 
     def _by_count(self, main: str, side: str, chosen: dict[str, str]) -> None:
-        left = [one for one in self._profiles[main].values() if one.name not in chosen.values()]
-        left = [one for one in left if one.looks in ("key", "category", "number") and not one.decimal_comma]
-        left = [one for one in left if not one.reason.startswith(DECIMALS)]
-        if not left:
-            columns = ", ".join(self._frames[main].columns)
-            raise SchemaError(
-                f"no column of {main} looks like the {side}'s id (it has {columns}); name it with --{side} COLUMN."
-            )
-        ranked = sorted(left, key=lambda one: -one.n_distinct)[: 2 if side == "user" and "item" not in chosen else 1]
+        columns = self._columns(main, chosen.values())
+        candidates = [column for column in columns if column.looks in ("key", "category", "number")]
+        candidates = [column for column in candidates if not (column.decimal_comma or column.reason.startswith(DECIMALS))]
+        if not candidates:
+            names = ", ".join(self._frames[main].columns)
+            raise SchemaError(f"no column of {main} looks like the {side}'s id (it has {names}); name it with --{side} COLUMN.")
+        candidates.sort(key=lambda column: -column.n_distinct)
+        n_open = 2 if side == "user" and "item" not in chosen else 1
         order = self._frames[main].columns
-        best = min(ranked, key=lambda one: order.index(one.name))
+        best = min(candidates[:n_open], key=lambda column: order.index(column.name))
         chosen[side] = best.name
         self._reasons[f"interactions.{side}"] = f"a guess: {best.n_distinct:,} different values; if wrong, use --{side} COLUMN"
 
     def _interactions(self, main: str, user: str, item: str) -> InteractionsSchema:
-        left = [one for one in self._profiles[main].values() if one.name not in (user, item)]
+        columns = self._columns(main, (user, item))
         schema = InteractionsSchema(user=user, item=item)
-        times = [one for one in left if one.looks == "time"]
-        times += [one for one in left if one.words & {"time", "timestamp", "date"} and one.looks in ("number", "category")]
+        numeric = [column for column in columns if column.looks in ("number", "category")]
+        times = [column for column in columns if column.looks == "time"]
+        times += [column for column in numeric if column.words & {"time", "timestamp", "date"}]
         schema = self._optional(schema, "time", times)
-        numbers = [one for one in left if one.looks in ("number", "category") and self._all_numbers(main, one)]
-        schema = self._optional(schema, "label", [one for one in numbers if one.words & LABEL_WORDS])
-        weights = [one for one in numbers if one.words & WEIGHT_WORDS and one.name not in (schema.label, schema.time)]
-        schema = self._optional(schema, "weight", [one for one in weights if self._above_zero(main, one)])
-        unused = [one for one in left if one.name not in (schema.time, schema.label, schema.weight)]
+        numbers = [column for column in numeric if self._all_numbers(main, column)]
+        schema = self._optional(schema, "label", [column for column in numbers if column.words & LABEL_WORDS])
+        numbers = [column for column in numbers if column.name not in (schema.label, schema.time)]
+        weights = [column for column in numbers if column.words & WEIGHT_WORDS and self._above_zero(main, column)]
+        schema = self._optional(schema, "weight", weights)
+        unused = [column for column in columns if column.name not in (schema.time, schema.label, schema.weight)]
         if unused:
-            lines = [f"{one.name}: {one.reason}" for one in unused]
+            lines = [f"{column.name}: {column.reason}" for column in unused]
             self._reasons["interactions.unused"] = "\n".join(
                 ["not used; a column of the occasion can be made context:", *lines]
             )
-        if any(one.decimal_comma for one in left if one.name in (schema.label, schema.weight)):
+        if any(column.decimal_comma for column in columns if column.name in (schema.label, schema.weight)):
             schema = replace(schema, read=replace(schema.read, decimal=","))
         return schema
 
-    def _optional(self, schema: InteractionsSchema, key: str, found: list[Profile]) -> InteractionsSchema:
-        if not found:
+    def _optional(self, schema: InteractionsSchema, key: str, candidates: list[Profile]) -> InteractionsSchema:
+        if not candidates:
             return schema
-        self._reasons[f"interactions.{key}"] = found[0].reason
-        return replace(schema, **{key: found[0].name})  # type: ignore[arg-type]
+        self._reasons[f"interactions.{key}"] = candidates[0].reason
+        return replace(schema, **{key: candidates[0].name})  # type: ignore[arg-type]
 
-    def _all_numbers(self, main: str, one: Profile) -> bool:
-        values = self._frames[main][one.name]
-        return one.decimal_comma or values.cast(pl.Float64, strict=False).null_count() == values.null_count()
+    def _all_numbers(self, main: str, column: Profile) -> bool:
+        values = self._frames[main][column.name]
+        return column.decimal_comma or values.cast(pl.Float64, strict=False).null_count() == values.null_count()
 
-    def _above_zero(self, main: str, one: Profile) -> bool:
-        values = self._frames[main][one.name].cast(pl.Float64, strict=False)
+    def _above_zero(self, main: str, column: Profile) -> bool:
+        values = self._frames[main][column.name].cast(pl.Float64, strict=False)
         return values.null_count() == 0 and bool((values > 0).all())
 
-    def _side(self, table: str, side: str, main: str, met: str) -> SideSchema:
-        key = self._side_key(table, main, met)
-        self._reasons[f"{side}.id"] = f"each value once; names {met} of {Path(main).name}"
-        columns = [one for one in self._profiles[table].values() if one.name != key]
-        titles = [one for one in columns if one.words & TITLE_WORDS and one.looks in ("text", "category", "key", "set")]
-        title = max(titles, key=lambda one: one.n_distinct).name if titles else None
+    def _side(self, table: str, side: str, main: str, foreign_key: str) -> SideSchema:
+        key = self._side_key(table, main, foreign_key)
+        self._reasons[f"{side}.id"] = f"each value once; names {foreign_key} of {Path(main).name}"
+        columns = self._columns(table, (key,))
+        titles = [column for column in columns if column.words & TITLE_WORDS]
+        titles = [column for column in titles if column.looks in ("text", "category", "key", "set")]
+        title = max(titles, key=lambda column: column.n_distinct).name if titles else None
         if title:
             self._reasons[f"{side}.title"] = "shown to people, never trained on"
         declared, unused = [], []
-        for one in columns:
-            if one.looks in ("category", "set", "number"):
-                declared.append(Field(one.name, one.looks, one.separator))
-                self._reasons[f"{side}.fields.{one.name}"] = one.reason
-            elif one.name != title:
-                unused.append(f"{one.name}: {one.reason}")
-        declared = [one for one in declared if one.name != title]
+        for column in columns:
+            if column.looks in ("category", "set", "number"):
+                declared.append(Field(column.name, column.looks, column.separator))
+                self._reasons[f"{side}.fields.{column.name}"] = column.reason
+            elif column.name != title:
+                unused.append(f"{column.name}: {column.reason}")
+        declared = [declaration for declaration in declared if declaration.name != title]
         if unused:
             self._reasons[f"{side}.unused"] = "\n".join(["not used:", *unused])
         schema = SideSchema(id=key, fields=tuple(declared), title=title)
-        if any(one.decimal_comma for one in columns):
+        if any(column.decimal_comma for column in columns):
             schema = replace(schema, read=replace(schema.read, decimal=","))
         return schema
 
-    def _side_key(self, table: str, main: str, met: str) -> str:
-        matches = [
-            (float(as_ids(self._frames[main][met].head(20_000), Origin(main))[0].is_in(ids.implode()).mean() or 0.0), key.name)  # type: ignore[arg-type]
-            for key in self._keys(table)
-            for ids in [as_ids(self._frames[table][key.name], Origin(table))[0]]
-        ]
-        if matches and max(matches)[0] > 0:
-            return max(matches)[1]
-        if met in self._frames[table].columns:
-            return met
+    def _side_key(self, table: str, main: str, foreign_key: str) -> str:
+        """The key whose values the foreign key shares most, else the column of the same name, else the first key."""
         keys = self._keys(table)
+        sample, _ = as_ids(self._frames[main][foreign_key].head(_SAMPLE), Origin(main))
+        overlaps = [(_overlap(sample, as_ids(self._frames[table][key.name], Origin(table))[0]), key.name) for key in keys]
+        if overlaps and max(overlaps)[0] > 0:
+            return max(overlaps)[1]
+        if foreign_key in self._frames[table].columns:
+            return foreign_key
         if not keys:
-            raise SchemaError(f"no column of {table} has every value once, so none can be the id that {met} names.")
+            raise SchemaError(f"no column of {table} has every value once, so none can be the id that {foreign_key} names.")
         return keys[0].name
+
+
+def _overlap(sample: pl.Series, keys: pl.Series) -> float:
+    """The share of the sample's values that are keys."""
+    return float(sample.is_in(keys.implode()).mean() or 0.0)  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ def as_frame(table: Any, name: str) -> pl.DataFrame:
     try:
         if maker == "pandas":
             names = [str(key) for key in table.columns]
-            return pl.DataFrame([_pandas_column(key, table.iloc[:, at]) for at, key in enumerate(names)])
+            return pl.DataFrame([_pandas_column(key, table.iloc[:, index]) for index, key in enumerate(names)])
         if isinstance(table, dict):
             return pl.DataFrame([_column(str(key), list(values)) for key, values in table.items()])
         return pl.DataFrame(table)
@@ -33,13 +33,13 @@ def as_frame(table: Any, name: str) -> pl.DataFrame:
 
 
 def _pandas_column(name: str, column: Any) -> pl.Series:
-    """Without pyarrow, which pandas' own export would need."""
+    """Without pyarrow, which an export by pandas would need."""
     if isinstance(column.dtype, np.dtype) and column.dtype.kind == "M":
         return pl.Series(name, column.to_numpy().astype("datetime64[us]"))
     if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
         return pl.Series(name, column.to_numpy(copy=True), nan_to_null=True)
     missing = column.isna().to_numpy()
-    return _column(name, [None if gone else value for value, gone in zip(column.tolist(), missing, strict=True)])
+    return _column(name, [None if is_missing else value for value, is_missing in zip(column.tolist(), missing, strict=True)])
 
 
 def _column(name: str, values: list[Any]) -> pl.Series:
@@ -49,9 +49,9 @@ def _column(name: str, values: list[Any]) -> pl.Series:
         return pl.Series(name, [_texts(value) for value in values], dtype=pl.List(pl.String))
     if not any(isinstance(value, str) for value in present):
         try:
-            made = pl.Series(name, values)
-            if made.dtype != pl.Object:
-                return made
+            column = pl.Series(name, values)
+            if column.dtype != pl.Object:
+                return column
         except (TypeError, pl.exceptions.PolarsError):
             pass  # several kinds in one column, or one that polars has no type for
     return pl.Series(name, [None if value is None else str(value) for value in values], dtype=pl.String)

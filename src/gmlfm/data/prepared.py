@@ -1,5 +1,5 @@
-"""A prepared folder: a dataset encoded, split and cut into shards, read without loading it whole. docs/prepared.md
-tells the layout, which any engine may write.
+"""A prepared folder: a dataset encoded, split and cut into shards, read shard by shard. docs/prepared.md
+describes the layout, which any engine may write.
 
     prepared.json                   what is here: counts, fields, split, shards
     values.parquet                  field, value: the text of each value row, in row order
@@ -22,6 +22,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.attributes import PADDING, AttributeTable, FieldCode
+from gmlfm.data.columns import without_prefix
 from gmlfm.errors import DataError
 from gmlfm.storage import write_text
 
@@ -71,7 +72,7 @@ class Shard:
     items: npt.NDArray[np.int32]
     parts: npt.NDArray[np.int8]
     context: AttributeTable
-    columns: pl.DataFrame  # time, label, weight, positive, where there are
+    columns: pl.DataFrame  # time, label, weight, positive, where declared
 
 
 class PreparedData:
@@ -114,27 +115,24 @@ class PreparedData:
             if "rows" in frame.columns
             else _no_context(frame.height)
         )
-        ours = ("user", "item", "part", "rows", "x")
-        others = frame.select(name for name in frame.columns if name not in ours and not name.startswith("context "))
-        return Shard(frame["user"].to_numpy(), frame["item"].to_numpy(), frame["part"].to_numpy(), context, others)
+        encoded = ("user", "item", "part", "rows", "x")
+        columns = frame.select(name for name in frame.columns if name not in encoded and not name.startswith("context "))
+        return Shard(frame["user"].to_numpy(), frame["item"].to_numpy(), frame["part"].to_numpy(), context, columns)
 
     def side(self, side: Literal["users", "items"]) -> pl.DataFrame:
         """id, the fields as 'field NAME' and the title, if there is one, by number."""
         shards = self.info.users if side == "users" else self.info.items
-        frames = [_parquet(self.folder / side / f"{one.name}.parquet").drop("number", "rows", "x") for one in shards]
-        return pl.concat(frames)
+        return pl.concat(_parquet(self.folder / side / f"{shard.name}.parquet").drop("number", "rows", "x") for shard in shards)
 
     def context(self, number: int) -> pl.DataFrame:
         """The context fields of one shard's interactions, as they came."""
-        frame = self._interactions(number)
-        names = [name for name in frame.columns if name.startswith("context ")]
-        return frame.select(pl.col(name).alias(name.removeprefix("context ")) for name in names)
+        return without_prefix(self._interactions(number), "context ")
 
     def _interactions(self, number: int) -> pl.DataFrame:
         return _parquet(self.folder / "interactions" / f"{self.info.interactions[number].name}.parquet")
 
-    def _side(self, folder: str, part: str, shards: tuple[ShardInfo, ...], again: bool = False) -> AttributeTable:
-        """Memory-mapped arrays, written beside the Parquet files when they are first asked for."""
+    def _side(self, folder: str, part: str, shards: tuple[ShardInfo, ...], retried: bool = False) -> AttributeTable:
+        """Memory-mapped arrays, written beside the Parquet files on first use."""
         width, total = self.info.widths[part], sum(shard.rows for shard in shards)
         paths = [self.folder / _CACHE / f"{folder}.{kind}.npy" for kind in ("ids", "values")]
         if not all(path.exists() for path in paths):
@@ -153,11 +151,11 @@ class PreparedData:
         try:
             return AttributeTable(np.load(paths[0], mmap_mode="r"), np.load(paths[1], mmap_mode="r"))
         except (ValueError, EOFError, OSError):
-            if again:
+            if retried:
                 raise DataError(f"{paths[0].parent} cannot be written and read back; is the disk full?") from None
             for path in paths:
                 path.unlink(missing_ok=True)  # cut short by a crash; the Parquet files have it all
-            return self._side(folder, part, shards, again=True)
+            return self._side(folder, part, shards, retried=True)
 
 
 def padded(rows: pl.Series, x: pl.Series, width: int) -> AttributeTable:
@@ -173,22 +171,22 @@ def padded(rows: pl.Series, x: pl.Series, width: int) -> AttributeTable:
 
 
 def unpadded(table: AttributeTable) -> tuple[pl.Series, pl.Series]:
-    """The opposite: one list of rows and one of x for each entity."""
-    kept = table.ids != PADDING
-    entity = np.nonzero(kept)[0]
-    flat = pl.DataFrame({"entity": entity, "rows": table.ids[kept], "x": table.values[kept]})
+    """The opposite: for each entity a list of rows and a list of x."""
+    is_present = table.ids != PADDING
+    entity = np.nonzero(is_present)[0]
+    flat = pl.DataFrame({"entity": entity, "rows": table.ids[is_present], "x": table.values[is_present]})
     lists = flat.group_by("entity", maintain_order=True).agg("rows", "x")
     if lists.height < len(table):
-        whole = pl.DataFrame({"entity": np.arange(len(table))}).join(lists, on="entity", how="left", maintain_order="left")
-        lists = whole.with_columns(
+        entities = pl.DataFrame({"entity": np.arange(len(table))})
+        lists = entities.join(lists, on="entity", how="left", maintain_order="left").with_columns(
             pl.col("rows").fill_null(pl.lit([], pl.List(pl.Int32))), pl.col("x").fill_null(pl.lit([], pl.List(pl.Float32)))
         )
     return lists["rows"], lists["x"]
 
 
 def _write_header(file: IO[bytes], dtype: type, shape: tuple[int, int]) -> None:
-    about = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(file, about)
+    header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
     file.flush()
 
 
@@ -210,9 +208,9 @@ def _read_info(folder: Path) -> PreparedInfo:
             raise DataError(
                 f"{folder} was prepared in format {content['format']}, this version reads {FORMAT}; prepare it again."
             )
-        content["fields"] = tuple(FieldCode(**one) for one in content["fields"])
+        content["fields"] = tuple(FieldCode(**code) for code in content["fields"])
         for key in ("users", "items", "interactions"):
-            content[key] = tuple(ShardInfo(**one) for one in content[key])
+            content[key] = tuple(ShardInfo(**shard) for shard in content[key])
         content["columns"], content["notes"] = tuple(content["columns"]), tuple(content["notes"])
         return PreparedInfo(**content)
     except FileNotFoundError as error:

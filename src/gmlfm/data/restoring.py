@@ -1,4 +1,4 @@
-"""A prepared folder as a Dataset, Split and Encoder in memory: what a run keeps for recommending."""
+"""A prepared folder as a Dataset, Split and Encoder in memory: what a run stores for recommending."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.attributes import FIRST_VALUE, FieldCode, Part
-from gmlfm.data.columns import IdType
+from gmlfm.data.columns import IdType, without_prefix
 from gmlfm.data.dataset import Dataset, Side
 from gmlfm.data.encoding import Encoder
 from gmlfm.data.prepared import PreparedData, Shard
@@ -24,7 +24,7 @@ def restore(prepared: PreparedData) -> tuple[Dataset, Split, Encoder]:
     users, items = prepared.side("users"), prepared.side("items")
     encoder = Encoder(
         info.fields,
-        tuple(_texts(at, one, prepared, users["id"], items["id"]) for at, one in enumerate(info.fields)),
+        tuple(_texts(index, field, prepared, users["id"], items["id"]) for index, field in enumerate(info.fields)),
         users["id"],
         items["id"],
         info.user_id_type,  # type: ignore[arg-type]
@@ -32,7 +32,7 @@ def restore(prepared: PreparedData) -> tuple[Dataset, Split, Encoder]:
     )
     data = Dataset(
         _schema(info.name, info.fields, info.columns),
-        pl.concat(pl.DataFrame({"user": one.users, "item": one.items}).hstack(one.columns) for one in shards),
+        pl.concat(pl.DataFrame({"user": shard.users, "item": shard.items}).hstack(shard.columns) for shard in shards),
         pl.concat(prepared.context(number) for number in range(prepared.n_shards)),
         _side(users, encoder.user_id_type),
         _side(items, encoder.item_id_type),
@@ -41,10 +41,10 @@ def restore(prepared: PreparedData) -> tuple[Dataset, Split, Encoder]:
     return data, _split(prepared, data, shards), encoder
 
 
-def _texts(at: int, field: FieldCode, prepared: PreparedData, users: pl.Series, items: pl.Series) -> pl.Series:
+def _texts(index: int, field: FieldCode, prepared: PreparedData, users: pl.Series, items: pl.Series) -> pl.Series:
     """values.parquet has no texts of ids: the entity whose rows begin with a row has its id."""
     if field.kind != "id":
-        return prepared.values.filter(pl.col("field") == at)["value"]
+        return prepared.values.filter(pl.col("field") == index)["value"]
     table, ids = (prepared.users, users) if field.part == "user" else (prepared.items, items)
     places = table.ids[:, 0].astype(np.int64) - field.offset - FIRST_VALUE
     entities = np.flatnonzero(places >= 0)
@@ -54,15 +54,14 @@ def _texts(at: int, field: FieldCode, prepared: PreparedData, users: pl.Series, 
 
 
 def _side(frame: pl.DataFrame, id_type: IdType) -> Side:
-    named = [name for name in frame.columns if name.startswith("field ")]
-    fields = frame.select(pl.col(name).alias(name.removeprefix("field ")) for name in named)
-    return Side(frame["id"], id_type, fields, frame["title"] if "title" in frame.columns else None, frame.height)
+    titles = frame["title"] if "title" in frame.columns else None
+    return Side(frame["id"], id_type, without_prefix(frame, "field "), titles, frame.height)
 
 
 def _schema(name: str, codes: Sequence[FieldCode], columns: Sequence[str]) -> Schema:
     def declared(part: Part) -> tuple[Field, ...]:
         return tuple(
-            Field(one.name, one.kind, weighting=one.weighting) for one in codes if one.part == part and one.kind != "id"
+            Field(code.name, code.kind, weighting=code.weighting) for code in codes if code.part == part and code.kind != "id"
         )
 
     time, label, weight = (name if name in columns else None for name in ("time", "label", "weight"))
@@ -75,7 +74,7 @@ def _schema(name: str, codes: Sequence[FieldCode], columns: Sequence[str]) -> Sc
 
 
 def _split(prepared: PreparedData, data: Dataset, shards: Sequence[Shard]) -> Split:
-    parts = np.concatenate([one.parts for one in shards])
+    parts = np.concatenate([shard.parts for shard in shards])
     train, validation, test, unused = (np.flatnonzero(parts == part) for part in (TRAIN, VALIDATION, TEST, UNUSED))
     options = {"prepared": prepared.info.source_hash}
     return Split(prepared.info.split, train, validation, test, unused, options, data.content_hash)

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from gmlfm.errors import SchemaError, did_you_mean
 
+Part = Literal["user", "context", "item"]
 Kind = Literal["category", "set", "number"]
 Weighting = Literal["none", "mean", "sqrt"]
 Repeats = Literal["merge", "keep"]
@@ -17,7 +18,7 @@ Repeats = Literal["merge", "keep"]
 
 @dataclass(frozen=True)
 class Field:
-    """One attribute field of a user, an item or an occasion."""
+    """An attribute field of a user, an item or an occasion."""
 
     name: str
     kind: Kind
@@ -27,7 +28,7 @@ class Field:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a text file is written. None means: found out from the file."""
+    """How a text file is written. None means: detected from the file."""
 
     separator: str | None = None
     encoding: str | None = None
@@ -40,7 +41,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class InteractionsSchema:
-    """The table of what happened: one row says that a user met an item."""
+    """The table of interactions: a row says that a user chose, bought or rated an item."""
 
     user: str
     item: str
@@ -76,18 +77,18 @@ class Schema:
     items: SideSchema | None = None
     min_count: Mapping[str, int] = field(default_factory=dict)
 
-    def fields_of(self, part: Literal["user", "context", "item"]) -> tuple[Field, ...]:
+    def fields_of(self, part: Part) -> tuple[Field, ...]:
         if part == "context":
             return self.interactions.context
         side = self.users if part == "user" else self.items
         return side.fields if side else ()
 
-    def all_fields(self) -> list[tuple[str, Field]]:
+    def all_fields(self) -> list[tuple[Part, Field]]:
         """Every declared field with its part, in the order of a training row: user, context, item."""
-        return [(part, one) for part in ("user", "context", "item") for one in self.fields_of(part)]
+        return [(part, declared) for part in get_args(Part) for declared in self.fields_of(part)]
 
     def min_count_of(self, side: str, name: str) -> int:
-        """How often a value must occur to have a row of its own: by `side.name`, by `name`, or 1."""
+        """How often a value must occur to have a row: by `side.name`, by `name`, or 1."""
         return self.min_count.get(f"{side}.{name}", self.min_count.get(name, 1))
 
     @classmethod
@@ -120,33 +121,33 @@ class Schema:
         return schema
 
     def _check_min_count(self, source: str) -> None:
-        sides: dict[str, list[str]] = {"user": ["user"], "item": ["item"]}
-        for side, one in self.all_fields():
-            sides.setdefault(one.name, []).append(side)
-        qualified = {f"{side}.{name}" for name, where in sides.items() for side in where}
+        parts_by_name: dict[str, list[str]] = {"user": ["user"], "item": ["item"]}
+        for part, declared in self.all_fields():
+            parts_by_name.setdefault(declared.name, []).append(part)
+        qualified = {f"{part}.{name}" for name, parts in parts_by_name.items() for part in parts}
         for key in self.min_count:
-            if key not in sides and key not in qualified:
-                raise SchemaError(f"{source} [encoding] min_count names '{key}', no field{did_you_mean(key, sides)}")
-            if key in sides and len(sides[key]) > 1:
-                choices = " or ".join(f"'{side}.{key}'" for side in sides[key])
+            if key not in parts_by_name and key not in qualified:
+                raise SchemaError(f"{source} [encoding] min_count names '{key}', no field{did_you_mean(key, parts_by_name)}")
+            if key in parts_by_name and len(parts_by_name[key]) > 1:
+                choices = " or ".join(f"'{part}.{key}'" for part in parts_by_name[key])
                 raise SchemaError(f"{source} [encoding] min_count '{key}' fits several fields; write {choices}.")
 
 
 def _interactions(value: Any, where: str, shared: ReadOptions, needs_path: bool) -> InteractionsSchema:
     table = _table(value, where)
-    _only(table, {one.name for one in fields(InteractionsSchema)}, where)
-    given = {key: _text(table[key], f"{where} {key}") for key in table if key not in ("context", "read")}
+    _only(table, _keys_of(InteractionsSchema), where)
+    texts = {key: _text(table[key], f"{where} {key}") for key in table if key not in ("context", "read")}
     for key in ("user", "item", *(("path",) if needs_path else ())):
-        if key not in given:
+        if key not in texts:
             raise SchemaError(f"{where} has no '{key}'; write {key} = \"...\".")
-    if given["user"] == given["item"]:
-        raise SchemaError(f"{where} names the column '{given['user']}' as user and as item; they must be two columns.")
-    if given.get("repeats", "merge") not in get_args(Repeats):
-        raise SchemaError(f"{where} repeats is '{given['repeats']}'; expected 'merge' or 'keep'.")
-    if "time_format" in given and "time" not in given:
+    if texts["user"] == texts["item"]:
+        raise SchemaError(f"{where} names the column '{texts['user']}' as user and as item; they must be two columns.")
+    if texts.get("repeats", "merge") not in get_args(Repeats):
+        raise SchemaError(f"{where} repeats is '{texts['repeats']}'; expected 'merge' or 'keep'.")
+    if "time_format" in texts and "time" not in texts:
         raise SchemaError(f'{where} has time_format but no time; name the column with time = "...".')
     return InteractionsSchema(
-        **given,  # type: ignore[arg-type]
+        **texts,  # type: ignore[arg-type]
         context=_fields(table.get("context", {}), f"{where} context"),
         read=_read_options(table.get("read", {}), f"{where} read", shared),
     )
@@ -157,20 +158,20 @@ def _side(content: Mapping[str, Any], key: str, source: str, shared: ReadOptions
         return None
     where = f"{source} [{key}]"
     table = _table(content[key], where)
-    _only(table, {one.name for one in fields(SideSchema)}, where)
-    given = {name: _text(table[name], f"{where} {name}") for name in table if name not in ("fields", "read")}
+    _only(table, _keys_of(SideSchema), where)
+    texts = {name: _text(table[name], f"{where} {name}") for name in table if name not in ("fields", "read")}
     for name in ("id", *(("path",) if needs_path else ())):
-        if name not in given:
+        if name not in texts:
             raise SchemaError(f"{where} has no '{name}'; write {name} = \"...\".")
     return SideSchema(
-        **given,
+        **texts,
         fields=_fields(table.get("fields", {}), f"{where} fields"),
         read=_read_options(table.get("read", {}), f"{where} read", shared),
     )
 
 
 def _fields(value: Any, where: str) -> tuple[Field, ...]:
-    return tuple(_field(name, one, f"{where}.{name}") for name, one in _table(value, where).items())
+    return tuple(_field(name, options, f"{where}.{name}") for name, options in _table(value, where).items())
 
 
 def _field(name: str, value: Any, where: str) -> Field:
@@ -193,34 +194,34 @@ def _field(name: str, value: Any, where: str) -> Field:
 
 def _read_options(value: Any, where: str, shared: ReadOptions) -> ReadOptions:
     table = _table(value, where)
-    _only(table, {one.name for one in fields(ReadOptions)}, where)
-    given: dict[str, Any] = {}
-    for key, one in table.items():
+    _only(table, _keys_of(ReadOptions), where)
+    options: dict[str, Any] = {}
+    for key, option in table.items():
         if key == "tolerate":
-            if not isinstance(one, int) or isinstance(one, bool) or one < 0:
-                raise SchemaError(f"{where} tolerate is {one!r}; expected how many broken lines may be left out, 0 or more.")
-            given[key] = one
+            if not isinstance(option, int) or isinstance(option, bool) or option < 0:
+                raise SchemaError(f"{where} tolerate is {option!r}; expected how many broken lines may be left out, 0 or more.")
+            options[key] = option
         elif key in ("null", "columns"):
-            if not isinstance(one, list) or not all(isinstance(word, str) for word in one):
-                raise SchemaError(f"{where} {key} is {one!r}; expected a list of texts.")
-            given[key] = tuple(one)
-            if key == "columns" and len(set(one)) < len(one):
-                raise SchemaError(f"{where} columns names a column twice: {one!r}.")
+            if not isinstance(option, list) or not all(isinstance(word, str) for word in option):
+                raise SchemaError(f"{where} {key} is {option!r}; expected a list of texts.")
+            options[key] = tuple(option)
+            if key == "columns" and len(set(option)) < len(option):
+                raise SchemaError(f"{where} columns names a column twice: {option!r}.")
         else:
-            given[key] = _text(one, f"{where} {key}")
+            options[key] = _text(option, f"{where} {key}")
     for key in ("separator", "decimal"):
-        if given.get(key) == "":
+        if options.get(key) == "":
             raise SchemaError(f"{where} {key} is empty; leave it out to have it found.")
-    if len(given.get("quote", "")) > 1 or len(given.get("decimal", ".")) > 1:
+    if len(options.get("quote", "")) > 1 or len(options.get("decimal", ".")) > 1:
         raise SchemaError(f"{where} quote and decimal are one character each.")
-    return replace(shared, **given)
+    return replace(shared, **options)
 
 
 def _min_count(value: Any, where: str) -> dict[str, int]:
     table = _table(value, where)
-    for key, one in table.items():
-        if not isinstance(one, int) or isinstance(one, bool) or one < 1:
-            raise SchemaError(f"{where} {key} is {one!r}; expected a whole number of 1 or more.")
+    for key, count in table.items():
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise SchemaError(f"{where} {key} is {count!r}; expected a whole number of 1 or more.")
     return dict(table)
 
 
@@ -236,7 +237,11 @@ def _text(value: Any, where: str) -> str:
     return value
 
 
-def _only(table: Mapping[str, Any], known: set[str], where: str) -> None:
+def _keys_of(table_class: type) -> set[str]:
+    return {key.name for key in fields(table_class)}
+
+
+def _only(table: Mapping[str, Any], allowed: set[str], where: str) -> None:
     for key in table:
-        if key not in known:
-            raise SchemaError(f"{where} has an unknown key '{key}'{did_you_mean(key, sorted(known))}")
+        if key not in allowed:
+            raise SchemaError(f"{where} has an unknown key '{key}'{did_you_mean(key, sorted(allowed))}")

@@ -16,85 +16,85 @@ def to_toml(schema: Schema, reasons: Mapping[str, str] | None = None) -> str:
 
     `reasons` maps a place ('interactions.user', 'items.fields.tags') to the comment written there.
     """
-    why = reasons or {}
+    reasons = reasons or {}
     lines = [f"name = {_quote(schema.name)}", "", "[interactions]"]
-    lines += _interactions(schema.interactions, why)
+    lines += _interactions(schema.interactions, reasons)
     for title, side in (("users", schema.users), ("items", schema.items)):
         if side is not None:
-            lines += ["", f"[{title}]", *_side(side, title, why)]
+            lines += ["", f"[{title}]", *_side(side, title, reasons)]
     if schema.min_count:
         pairs = ", ".join(f"{_key(name)} = {count}" for name, count in schema.min_count.items())
         lines += ["", "[encoding]", f"min_count = {{ {pairs} }}"]
     return "\n".join(lines) + "\n"
 
 
-def _interactions(table: InteractionsSchema, why: Mapping[str, str]) -> list[str]:
+def _interactions(table: InteractionsSchema, reasons: Mapping[str, str]) -> list[str]:
     lines = []
     for key in ("path", "user", "item", "time", "time_format", "label", "positive", "weight"):
         value = getattr(table, key)
         if value is not None:
-            lines.append(_line(key, _quote(value), why.get(f"interactions.{key}")))
+            lines.append(_assignment(key, _quote(value), reasons.get(f"interactions.{key}")))
     if table.repeats != "merge":
-        lines.append(_line("repeats", _quote(table.repeats), None))
-    lines += _unused("interactions", why)
+        lines.append(_assignment("repeats", _quote(table.repeats), None))
+    lines += _unused("interactions", reasons)
     if table.context:
-        lines += ["", "[interactions.context]", *_fields(table.context, "interactions.context", why)]
-    return lines + _read(table.read, "interactions", why)
+        lines += ["", "[interactions.context]", *_fields(table.context, "interactions.context", reasons)]
+    return lines + _read(table.read, "interactions", reasons)
 
 
-def _side(table: SideSchema, title: str, why: Mapping[str, str]) -> list[str]:
+def _side(table: SideSchema, title: str, reasons: Mapping[str, str]) -> list[str]:
     lines = []
     for key in ("path", "id", "title"):
         value = getattr(table, key)
         if value is not None:
-            lines.append(_line(key, _quote(value), why.get(f"{title}.{key}")))
-    lines += _unused(title, why)
+            lines.append(_assignment(key, _quote(value), reasons.get(f"{title}.{key}")))
+    lines += _unused(title, reasons)
     if table.fields:
-        lines += ["", f"[{title}.fields]", *_fields(table.fields, f"{title}.fields", why)]
-    return lines + _read(table.read, title, why)
+        lines += ["", f"[{title}.fields]", *_fields(table.fields, f"{title}.fields", reasons)]
+    return lines + _read(table.read, title, reasons)
 
 
-def _unused(title: str, why: Mapping[str, str]) -> list[str]:
-    return [f"# {_comment(line)}" for line in why.get(f"{title}.unused", "").splitlines()]
+def _unused(title: str, reasons: Mapping[str, str]) -> list[str]:
+    return [f"# {_comment(line)}" for line in reasons.get(f"{title}.unused", "").splitlines()]
 
 
-def _fields(declared: tuple[Field, ...], place: str, why: Mapping[str, str]) -> list[str]:
-    return [_line(_key(one.name), _field(one), why.get(f"{place}.{one.name}")) for one in declared]
+def _fields(declared: tuple[Field, ...], place: str, reasons: Mapping[str, str]) -> list[str]:
+    return [_assignment(_key(field.name), _field(field), reasons.get(f"{place}.{field.name}")) for field in declared]
 
 
-def _field(one: Field) -> str:
-    if one.kind != "set":
-        return _quote(one.kind)
+def _field(field: Field) -> str:
+    if field.kind != "set":
+        return _quote(field.kind)
     options = ['kind = "set"']
-    if one.separator is not None:
-        options.append(f"separator = {_quote(one.separator)}")
-    options.append(f"weighting = {_quote(one.weighting)}")
+    if field.separator is not None:
+        options.append(f"separator = {_quote(field.separator)}")
+    options.append(f"weighting = {_quote(field.weighting)}")
     return "{ " + ", ".join(options) + " }"
 
 
-def _read(options: ReadOptions, title: str, why: Mapping[str, str]) -> list[str]:
+def _read(options: ReadOptions, title: str, reasons: Mapping[str, str]) -> list[str]:
     lines = []
     default = ReadOptions()
-    for one in fields(ReadOptions):
-        value = getattr(options, one.name)
-        if value == getattr(default, one.name):
+    for option in fields(ReadOptions):
+        value = getattr(options, option.name)
+        if value == getattr(default, option.name):
             continue
         if isinstance(value, tuple):
             text = "[" + ", ".join(_quote(word) for word in value) + "]"
         else:
             text = _quote(value) if isinstance(value, str) else str(value)
-        lines.append(_line(one.name, text, why.get(f"{title}.read.{one.name}")))
+        lines.append(_assignment(option.name, text, reasons.get(f"{title}.read.{option.name}")))
     return ["", f"[{title}.read]", *lines] if lines else []
 
 
-def _line(key: str, value: str, reason: str | None) -> str:
+def _assignment(key: str, value: str, reason: str | None) -> str:
     text = f"{key} = {value}"
     return f"{text:<40}  # {_comment(reason)}" if reason else text
 
 
 def _comment(text: str) -> str:
-    """One line; TOML forbids control characters even in a comment."""
-    return "".join(one if one.isprintable() else "?" for one in " ".join(text.split()))
+    """On a single line; TOML forbids control characters even in a comment."""
+    return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
 
 
 def _key(name: str) -> str:

@@ -1,4 +1,4 @@
-"""A Dataset and a Split in a folder of Parquet and JSON, as a run keeps them."""
+"""A Dataset and a Split in a folder of Parquet and JSON, as a run stores them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from gmlfm.data.columns import without_prefix
 from gmlfm.data.dataset import Dataset, Side
 from gmlfm.data.schema import Field, InteractionsSchema, ReadOptions, Schema, SideSchema
 from gmlfm.data.splits import TEST, TRAIN, UNUSED, VALIDATION, Split
@@ -18,34 +19,35 @@ from gmlfm.errors import DataError
 
 def save_dataset(data: Dataset, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for name, side in (("users", data.users), ("items", data.items)):
-        columns = [side.ids.alias("id"), *(one.alias(f"field {one.name}") for one in side.fields.iter_columns())]
+    sides = {"users": data.users, "items": data.items}
+    for name, side in sides.items():
+        columns = [side.ids.alias("id"), *(column.alias(f"field {column.name}") for column in side.fields.iter_columns())]
         if side.titles is not None:
             columns.append(side.titles.alias("title"))
         pl.DataFrame(columns).write_parquet(folder / f"{name}.parquet")
-    context = [one.alias(f"context {one.name}") for one in data.context.iter_columns()]
+    context = [column.alias(f"context {column.name}") for column in data.context.iter_columns()]
     data.interactions.with_columns(context).write_parquet(folder / "interactions.parquet")
-    about = {
+    metadata = {
         "hash": data.content_hash,
         "schema": asdict(data.schema),
         "warnings": data.warnings,
-        "sides": {name: {"id_type": side.id_type, "n_listed": side.n_listed} for name, side in _sides(data)},
+        "sides": {name: {"id_type": side.id_type, "n_listed": side.n_listed} for name, side in sides.items()},
     }
-    (folder / "dataset.json").write_text(json.dumps(about, indent=1, ensure_ascii=False), encoding="utf-8")
+    (folder / "dataset.json").write_text(json.dumps(metadata, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
 def load_saved_dataset(folder: Path) -> Dataset:
     try:
-        about = json.loads((folder / "dataset.json").read_text(encoding="utf-8"))
-        schema = _schema(about["schema"])
-        sides = {name: _side(folder, name, about["sides"][name]) for name in ("users", "items")}
+        metadata = json.loads((folder / "dataset.json").read_text(encoding="utf-8"))
+        schema = _schema(metadata["schema"])
+        sides = {name: _side(folder, name, metadata["sides"][name]) for name in ("users", "items")}
         frame = pl.read_parquet(folder / "interactions.parquet")
-        named = [name for name in frame.columns if name.startswith("context ")]
-        context = frame.select(pl.col(name).alias(name.removeprefix("context ")) for name in named)
-        data = Dataset(schema, frame.drop(named), context, sides["users"], sides["items"], tuple(about["warnings"]))
+        interactions = frame.drop(name for name in frame.columns if name.startswith("context "))
+        context = without_prefix(frame, "context ")
+        data = Dataset(schema, interactions, context, sides["users"], sides["items"], tuple(metadata["warnings"]))
     except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{folder} holds no readable data ({str(error).splitlines()[0]}).") from error
-    if data.content_hash != about["hash"]:
+    if data.content_hash != metadata["hash"]:
         raise DataError(f"{folder} holds damaged data: the content does not fit its hash.")
     return data
 
@@ -64,7 +66,7 @@ def save_split(split: Split, folder: Path) -> None:
         for part, (rows, group) in enumerate(zip(parts, groups, strict=True))
     ]
     pl.concat(frames).write_parquet(folder / "split.parquet")
-    about = {
+    metadata = {
         "name": split.name,
         "hash": split.hash,
         "options": dict(split.options),
@@ -72,54 +74,49 @@ def save_split(split: Split, folder: Path) -> None:
         "group_names": split.group_names,
         "notes": split.notes,
     }
-    (folder / "split.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
+    (folder / "split.json").write_text(json.dumps(metadata, indent=1), encoding="utf-8")
 
 
 def load_split(folder: Path) -> Split:
     try:
-        about = json.loads((folder / "split.json").read_text(encoding="utf-8"))
+        metadata = json.loads((folder / "split.json").read_text(encoding="utf-8"))
         frame = pl.read_parquet(folder / "split.parquet")
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{folder} holds no readable split ({str(error).splitlines()[0]}).") from error
     by_part = [frame.filter(pl.col("part") == part) for part in (TRAIN, VALIDATION, TEST, UNUSED)]
-    grouped = bool(about["group_names"])
+    grouped = bool(metadata["group_names"])
     split = Split(
-        about["name"],
+        metadata["name"],
         train=by_part[TRAIN]["row"].to_numpy(),
         validation=by_part[VALIDATION]["row"].to_numpy(),
         test=by_part[TEST]["row"].to_numpy(),
         unused=by_part[UNUSED]["row"].to_numpy(),
-        options=about["options"],
-        data_hash=about["data_hash"],
-        group_names=tuple(about["group_names"]),
+        options=metadata["options"],
+        data_hash=metadata["data_hash"],
+        group_names=tuple(metadata["group_names"]),
         validation_groups=by_part[VALIDATION]["group"].to_numpy() if grouped else None,
         test_groups=by_part[TEST]["group"].to_numpy() if grouped else None,
-        notes=tuple(about["notes"]),
+        notes=tuple(metadata["notes"]),
     )
-    if split.hash != about["hash"]:
+    if split.hash != metadata["hash"]:
         raise DataError(f"{folder} holds a damaged split: its rows do not fit its hash.")
     return split
 
 
-def _sides(data: Dataset) -> tuple[tuple[str, Side], tuple[str, Side]]:
-    return (("users", data.users), ("items", data.items))
-
-
-def _side(folder: Path, name: str, about: dict[str, Any]) -> Side:
+def _side(folder: Path, name: str, metadata: dict[str, Any]) -> Side:
     frame = pl.read_parquet(folder / f"{name}.parquet")
-    fields = frame.select(pl.col(one).alias(one.removeprefix("field ")) for one in frame.columns if one.startswith("field "))
     titles = frame["title"] if "title" in frame.columns else None
-    return Side(frame["id"], about["id_type"], fields, titles, about["n_listed"])
+    return Side(frame["id"], metadata["id_type"], without_prefix(frame, "field "), titles, metadata["n_listed"])
 
 
 def _schema(content: dict[str, Any]) -> Schema:
     """The frozen dataclasses back from their nested dicts."""
 
-    def fields(many: list[dict[str, Any]]) -> tuple[Field, ...]:
-        return tuple(Field(**one) for one in many)
+    def fields(declarations: list[dict[str, Any]]) -> tuple[Field, ...]:
+        return tuple(Field(**declaration) for declaration in declarations)
 
-    def side(one: dict[str, Any] | None) -> SideSchema | None:
-        return None if one is None else SideSchema(**{**one, "fields": fields(one["fields"]), "read": ReadOptions()})
+    def side(table: dict[str, Any] | None) -> SideSchema | None:
+        return None if table is None else SideSchema(**{**table, "fields": fields(table["fields"]), "read": ReadOptions()})
 
     interactions = content["interactions"]
     return Schema(

@@ -12,7 +12,7 @@ from gmlfm.data.columns import Origin
 from gmlfm.errors import DataError
 
 _YEAR = r"^\d{4}[-/]\d{1,2}[-/]\d{1,2}"
-_SHORT = r"^(\d{1,2})[/-](\d{1,2})[/-](?:\d{4}|\d{2})(?:\D|$)"  # whether day or month comes first must be found out
+_SHORT = r"^(\d{1,2})[/-](\d{1,2})[/-](?:\d{4}|\d{2})(?:\D|$)"  # whether day or month comes first depends on the column
 _CLOCKS = ("", " %H:%M:%S%.f", " %H:%M")
 
 # (which texts, which formats): a format is tried only where its shape fits, or "%Y" would take 03/04/19 for the year 3.
@@ -47,18 +47,17 @@ def as_times(values: pl.Series, origin: Origin, time_format: str | None = None) 
     n_numbers = len(numbers) - numbers.null_count()
     if time_format is None and n_numbers and 2 * n_numbers >= n_present and not _dates_as_digits(text):
         _refuse(text, numbers.is_null() & text.is_not_null(), values.name, origin, "a number")
-        whole = text.cast(pl.Int64, strict=False)
-        return whole if whole.null_count() == text.null_count() else _numeric(numbers)
+        integers = text.cast(pl.Int64, strict=False)
+        return integers if integers.null_count() == text.null_count() else _numeric(numbers)
     result = pl.Series(values.name, [None], dtype=pl.Int64).new_from_index(0, len(text))
     for shape, formats in ((None, (time_format,)),) if time_format else _shapes(text, values.name, origin):
-        for one in formats:
-            left = result.is_null() & text.is_not_null()
+        for date_format in formats:
+            pending = result.is_null() & text.is_not_null()
             if shape is not None:
-                left &= text.str.contains(shape)
-            if left.any():
-                result = result.zip_with(
-                    ~left.fill_null(False), _parse(text.set(~left.fill_null(False), None), one, values.name)
-                )
+                pending &= text.str.contains(shape)
+            if pending.any():
+                settled = ~pending.fill_null(False)
+                result = result.zip_with(settled, _parse(text.set(settled, None), date_format, values.name))
     expected = f"a time like {time_format}" if time_format else "a date or a number"
     _refuse(text, result.is_null() & text.is_not_null(), values.name, origin, expected)
     return result
@@ -80,8 +79,8 @@ def day_comes_first(text: pl.Series) -> bool | None:
 def _proof(text: pl.Series) -> tuple[bool, bool]:
     """(some row proves day first, some row proves month first)."""
     parts = text.str.extract_groups(_SHORT).struct.unnest()
-    first, second = (parts[name].cast(pl.Int32, strict=False) for name in parts.columns)
-    return bool((first > 12).any()), bool((second > 12).any())
+    left, right = (parts[name].cast(pl.Int32, strict=False) for name in parts.columns)
+    return bool((left > 12).any()), bool((right > 12).any())
 
 
 def _shapes(text: pl.Series, name: str, origin: Origin) -> list[tuple[str, tuple[str, ...]]]:
@@ -104,7 +103,7 @@ def _refuse(text: pl.Series, failed: pl.Series, name: str, origin: Origin, expec
     if failed.any():
         row = int(failed.arg_max() or 0)
         raise DataError(
-            f"{origin.at(row)}: column '{name}' holds {text[row]!r} where {expected} was expected "
+            f"{origin.locate(row)}: column '{name}' holds {text[row]!r} where {expected} was expected "
             f"({int(failed.sum()):,} such rows); give time_format, or add the word to null."
         )
 
@@ -118,8 +117,8 @@ def _numeric(values: pl.Series) -> pl.Series:
 
 
 def _unsigned(values: pl.Series) -> pl.Series:
-    whole = values.cast(pl.Int64, strict=False)
-    return whole if whole.null_count() == values.null_count() else values.cast(pl.Float64)
+    integers = values.cast(pl.Int64, strict=False)
+    return integers if integers.null_count() == values.null_count() else values.cast(pl.Float64)
 
 
 def _dates_as_digits(text: pl.Series) -> bool:

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from gmlfm.data.guessing import guess_schema
+from gmlfm.data.schema import Field
+from gmlfm.errors import DataError, SchemaError
+
+ORDERS = pl.DataFrame(
+    {
+        "customer": ["ann", "bob", "ann", "cho"],
+        "sku": ["s1", "s1", "s2", "s3"],
+        "bought": ["2020-01-01", "2020-01-02", "2020-01-03", "2020-01-04"],
+        "qty": [1, 2, 1, 1],
+        "note": ["web", "app", "web", "web"],
+    }
+)
+PEOPLE = pl.DataFrame({"id": ["ann", "bob", "cho"], "city": ["Oslo", "Rome", "Oslo"]})
+GOODS = pl.DataFrame({"code": ["s1", "s2", "s3"], "title": ["A b", "C d e", "F g"], "tags": ["x|y", "y|x", "x|y"]})
+
+
+def test_tables_find_their_roles_keys_and_kinds() -> None:
+    guess = guess_schema({"goods.csv": GOODS, "orders.csv": ORDERS, "people.csv": PEOPLE})
+    assert guess.tables == {"interactions": "orders.csv", "items": "goods.csv", "users": "people.csv"}
+    interactions, users, items = guess.schema.interactions, guess.schema.users, guess.schema.items
+    assert (interactions.user, interactions.item) == ("customer", "sku")
+    assert (interactions.time, interactions.weight, interactions.label) == ("bought", "qty", None)
+    assert users is not None
+    assert items is not None
+    assert (users.id, users.fields) == ("id", (Field("city", "category"),))
+    assert (items.id, items.title, items.fields) == ("code", "title", (Field("tags", "set", "|"),))
+    assert guess.reasons["interactions.user"] == "its values are those of id in people.csv"
+    assert "note: 2 different texts" in guess.reasons["interactions.unused"]
+
+
+def test_columns_may_be_named_by_the_caller() -> None:
+    guess = guess_schema({"orders.csv": ORDERS}, user="note", item="customer")
+    assert (guess.schema.interactions.user, guess.schema.interactions.item) == ("note", "customer")
+    with pytest.raises(SchemaError, match="has no column 'custmer'; did you mean 'customer'"):
+        guess_schema({"orders.csv": ORDERS}, user="custmer")
+    with pytest.raises(SchemaError, match="'sku' cannot be both the user and the item"):
+        guess_schema({"orders.csv": ORDERS}, user="sku", item="sku")
+
+
+def test_what_cannot_be_guessed_is_refused() -> None:
+    with pytest.raises(DataError, match="the orders table is empty"):
+        guess_schema({"orders": ORDERS.clear()})
+    with pytest.raises(SchemaError, match="4 tables were given; expected the interactions and at most one of users"):
+        guess_schema(dict.fromkeys("abcd", ORDERS))
+    with pytest.raises(SchemaError, match="no column of ratings looks like the user's id"):
+        guess_schema({"ratings": pl.DataFrame({"x": [1.5, 2.5], "y": [0.5, 0.25]})})

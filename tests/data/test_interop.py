@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from polars.testing import assert_frame_equal
+
+from gmlfm import Dataset
+from gmlfm.errors import DataError
+from tests.data.arbitrary import INTERACTIONS, ITEMS, USERS, build
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pa.table, pl.DataFrame, pl.LazyFrame, dict], ids=lambda make: str(make))
+def test_every_maker_of_tables_gives_the_same_dataset(make: Any) -> None:
+    data = build(interactions=make(INTERACTIONS), users=make(USERS), items=make(ITEMS))
+    assert data.content_hash == build().content_hash
+    assert_frame_equal(data.interactions, build().interactions)
+
+
+def test_pandas_floats_of_whole_numbers_are_still_integer_ids() -> None:
+    table = pd.DataFrame({"u": [1, 2, None], "i": ["a", "b", "c"]})
+    schema = {"interactions": {"user": "u", "item": "i", "read": {"tolerate": 1}}}
+    data = Dataset.from_tables(table, schema=schema)
+    assert (data.users.ids.to_list(), data.users.id_type) == (["1", "2"], "integer")
+    assert "1 row(s) of the interactions, this the first, have no user or no item" in data.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (pl.Series("u", ["a"]), "is a Series; expected a polars"),
+        (pd.Series(["a"]), "is a Series; expected a polars"),
+        ({"u": [1, 2], "i": [1]}, "columns need one name and one length each"),
+        (pd.DataFrame([[1, 2]], columns=["u", "u"]), "columns need one name and one length each"),
+    ],
+)
+def test_what_is_no_table_is_refused(table: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        Dataset.from_tables(table, schema={"interactions": {"user": "u", "item": "i"}})
+
+
+def test_pandas_dates_of_any_unit_and_odd_kinds() -> None:
+    table = pd.DataFrame(
+        {"u": ["a", "b"], "i": ["x", "y"], "t": pd.to_datetime(["2020-01-01", "2020-01-02"]).astype("datetime64[s]")}
+    )
+    table["p"] = pd.period_range("2020-01", periods=2, freq="M")
+    data = Dataset.from_tables(
+        table, schema={"interactions": {"user": "u", "item": "i", "time": "t", "context": {"p": "category"}}}
+    )
+    assert data.interactions["time"].to_list() == [1577836800000000, 1577923200000000]
+    assert data.context["p"].to_list() == ["2020-01", "2020-02"]

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from polars.testing import assert_frame_equal, assert_series_equal
+
+from gmlfm import Dataset, make_split
+from gmlfm.data.storing import load_saved_dataset, load_split, save_dataset, save_split
+from gmlfm.errors import DataError
+from tests.data.arbitrary import build, datasets, random_plain
+
+
+@given(data=datasets())
+def test_a_dataset_is_loaded_as_it_was_saved(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("data") / "data"
+    save_dataset(data, folder)
+    loaded = load_saved_dataset(folder)
+    assert loaded.content_hash == data.content_hash
+    assert (loaded.schema, loaded.warnings) == (data.schema, data.warnings)
+    assert_frame_equal(loaded.interactions, data.interactions)
+    assert_frame_equal(loaded.context, data.context)
+    for left, right in ((loaded.users, data.users), (loaded.items, data.items)):
+        assert (left.id_type, left.n_listed) == (right.id_type, right.n_listed)
+        assert_frame_equal(left.fields, right.fields)
+        assert_series_equal(left.ids, right.ids)
+
+
+def test_titles_are_stored_too(tmp_path: Path) -> None:
+    save_dataset(build(), tmp_path)
+    titles = load_saved_dataset(tmp_path).items.titles
+    assert titles is not None
+    assert titles.to_list() == ["B", "A", "Z", None]
+
+
+@pytest.mark.parametrize("name", ["leave-one-out", "newcomers"])
+def test_a_split_is_loaded_as_it_was_saved(name: str, tmp_path: Path) -> None:
+    split = make_split(random_plain(40, 30, 800), name)
+    save_split(split, tmp_path)
+    loaded = load_split(tmp_path)
+    assert loaded.hash == split.hash
+    assert (loaded.options, loaded.group_names, loaded.notes) == (split.options, split.group_names, split.notes)
+    for left, right in ((loaded.validation_groups, split.validation_groups), (loaded.test_groups, split.test_groups)):
+        assert (left is None) == (right is None)
+        assert left is None or right is None or np.array_equal(left, right)
+
+
+def test_what_is_damaged_or_gone_is_refused(tmp_path: Path) -> None:
+    data = random_plain(10, 10, 60)
+    save_dataset(data, tmp_path)
+    save_split(make_split(data), tmp_path)
+    save_dataset(random_plain(10, 10, 60, seed=1), tmp_path / "other")
+    (tmp_path / "other" / "interactions.parquet").replace(tmp_path / "interactions.parquet")
+    with pytest.raises(DataError, match="damaged data: the content does not fit its hash"):
+        load_saved_dataset(tmp_path)
+    path = tmp_path / "split.json"
+    path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
+    with pytest.raises(DataError, match="damaged split: its rows do not fit its hash"):
+        load_split(tmp_path)
+    path.write_text("{")
+    with pytest.raises(DataError, match="no readable split"):
+        load_split(tmp_path)
+    with pytest.raises(DataError, match="no readable data"):
+        load_saved_dataset(tmp_path / "gone")
