@@ -36,7 +36,7 @@ def test_in_chunks_it_is_the_same_table(tmp_path: Path, name: str) -> None:
     assert pl.concat([chunk.frame for chunk in chunks_read]).equals(table)
     expected = read_table(name, tmp_path, ReadOptions())
     if name != "t.parquet":
-        assert chunks_read[-1].origin.at(0) == expected.origin.at(table.height - chunks_read[-1].frame.height)
+        assert chunks_read[-1].origin.locate(0) == expected.origin.locate(table.height - chunks_read[-1].frame.height)
 
 
 def test_broken_lines_are_counted_over_the_whole_file(tmp_path: Path) -> None:

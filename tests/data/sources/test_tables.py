@@ -35,7 +35,7 @@ def test_a_glob_is_read_in_the_order_of_names_and_places_name_the_file(tmp_path:
     (tmp_path / "a.csv").write_text("id,a\n1,x\n2,y\n")
     table = read_table("*.csv", tmp_path, ANY)
     assert table.frame["id"].to_list() == ["1", "2", "3"]
-    assert table.origin.at(2).endswith("b.csv line 2")
+    assert table.origin.locate(2).endswith("b.csv line 2")
     (tmp_path / "c.csv").write_text("id,other\n1,x\n")
     with pytest.raises(DataError, match=r"c\.csv has the columns"):
         read_table("*.csv", tmp_path, ANY)

@@ -67,7 +67,7 @@ def stacked(name: str, tables: list[Table]) -> Table:
 
     def place(row: int) -> str:
         index = int(np.searchsorted(starts, row, side="right")) - 1
-        return tables[index].origin.at(row - int(starts[index]))
+        return tables[index].origin.locate(row - int(starts[index]))
 
     frame = pl.concat([table.frame for table in tables], how="vertical_relaxed")
     return Table(frame, Origin(name, place), expected.options, tuple(broken for table in tables for broken in table.broken))

@@ -41,7 +41,7 @@ def partition_side(plan: Plan, name: Literal["items", "users"], spec: SideSchema
         types.add(id_type)
         if ids.null_count():
             row = int(ids.is_null().arg_max() or 0)
-            raise DataError(f"{table.origin.at(row)}: column '{spec.id}' is missing; every row of {name} needs an id.")
+            raise DataError(f"{table.origin.locate(row)}: column '{spec.id}' is missing; every row of {name} needs an id.")
         columns = [ids.alias("id"), *_typed(table, spec.fields, spec.read.decimal, f"[{name}] fields", "field")]
         if spec.title:
             columns.append(as_text(column(table.frame, spec.title, table.origin, "title"), table.origin).alias("title"))
@@ -75,7 +75,7 @@ def partition_interactions(plan: Plan) -> None:
         usable = users.is_not_null() & items.is_not_null()
         n_lost += int((~usable).sum())
         if n_lost > spec.read.tolerate:
-            place = table.origin.at(int((~usable).arg_max() or 0))
+            place = table.origin.locate(int((~usable).arg_max() or 0))
             raise DataError(f"{place}: {n_lost:,} row(s) so far have no user or no item, {spec.read.tolerate} are tolerated.")
         frame = pl.DataFrame(
             [
