@@ -1,9 +1,8 @@
-"""A local HTTP server that behaves as the world's servers do: ranges, redirects, slowness, and breaking off."""
+"""A local HTTP server with ranges, redirects and responses that break off."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,10 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Served:
     def __init__(self, content: bytes) -> None:
         self.content = content
-        self.break_after: list[int] = []  # how many bytes each of the next answers gives before it breaks off
-        self.pause = 0.0
+        self.break_after: list[int] = []  # how many bytes each of the next responses sends before it breaks off
         self.ranges = True
-        self.asked: list[tuple[str, str | None]] = []
+        self.requests: list[tuple[str, str | None]] = []  # path and Range header
         self.url = ""
 
 
@@ -25,8 +23,8 @@ def serving(content: bytes) -> Iterator[Served]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            wanted = self.headers.get("Range")
-            served.asked.append((self.path, wanted))
+            byte_range = self.headers.get("Range")
+            served.requests.append((self.path, byte_range))
             if self.path == "/moved.zip":
                 self.send_response(302)
                 self.send_header("Location", "/file.zip")
@@ -35,7 +33,7 @@ def serving(content: bytes) -> Iterator[Served]:
             if self.path != "/file.zip":
                 self.send_error(404, "Not Found")
                 return
-            start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and served.ranges else 0
+            start = int(byte_range.removeprefix("bytes=").rstrip("-")) if byte_range and served.ranges else 0
             if start >= len(served.content):
                 self.send_error(416, "Range Not Satisfiable")
                 return
@@ -44,9 +42,8 @@ def serving(content: bytes) -> Iterator[Served]:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             cut = served.break_after.pop(0) if served.break_after else len(body)
-            for at in range(0, min(cut, len(body)), 1000):
-                self.wfile.write(body[at : min(at + 1000, cut)])
-                time.sleep(served.pause)
+            for sent in range(0, min(cut, len(body)), 1000):
+                self.wfile.write(body[sent : min(sent + 1000, cut)])
             if cut < len(body):
                 self.connection.close()
 

@@ -23,27 +23,27 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.zip!in/t.csv", "t.parquet", "t.jsonl"])
-def test_in_pieces_it_is_the_same_table(tmp_path: Path, name: str) -> None:
+def test_in_chunks_it_is_the_same_table(tmp_path: Path, name: str) -> None:
     (tmp_path / "t.csv").write_text(CSV)
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(CSV.encode()))
     with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
         archive.writestr("in/t.csv", CSV)
-    whole = read_table("t.csv", tmp_path, ReadOptions()).frame
-    whole.write_parquet(tmp_path / "t.parquet")
-    whole.write_ndjson(tmp_path / "t.jsonl")
-    pieces = list(read_chunks(name, tmp_path, ReadOptions(), rows=64))
-    assert len(pieces) > 3
-    assert pl.concat([piece.frame for piece in pieces]).equals(whole)
+    table = read_table("t.csv", tmp_path, ReadOptions()).frame
+    table.write_parquet(tmp_path / "t.parquet")
+    table.write_ndjson(tmp_path / "t.jsonl")
+    chunks_read = list(read_chunks(name, tmp_path, ReadOptions(), rows=64))
+    assert len(chunks_read) > 3
+    assert pl.concat([chunk.frame for chunk in chunks_read]).equals(table)
     expected = read_table(name, tmp_path, ReadOptions())
     if name != "t.parquet":
-        assert pieces[-1].origin.at(0) == expected.origin.at(whole.height - pieces[-1].frame.height)
+        assert chunks_read[-1].origin.locate(0) == expected.origin.locate(table.height - chunks_read[-1].frame.height)
 
 
 def test_broken_lines_are_counted_over_the_whole_file(tmp_path: Path) -> None:
     lines = [f"{n},x" for n in range(600)]
     lines[100], lines[500] = "broken", "broken,too,much"
     (tmp_path / "t.csv").write_text("id,a\n" + "\n".join(lines))
-    assert sum(piece.frame.height for piece in read_chunks("t.csv", tmp_path, ReadOptions(tolerate=2))) == 598
+    assert sum(chunk.frame.height for chunk in read_chunks("t.csv", tmp_path, ReadOptions(tolerate=2))) == 598
     with pytest.raises(DataError, match=r"line 102 is broken .*2 such line"):
         list(read_chunks("t.csv", tmp_path, ReadOptions(tolerate=1)))
 
@@ -78,18 +78,18 @@ def test_a_stray_quote_does_not_hold_the_file_back(tmp_path: Path, monkeypatch: 
     lines[40] = '40,19" monitor'
     (tmp_path / "t.csv").write_text("id,a\n" + "\n".join(lines))
     monkeypatch.setattr(chunks, "_BLOCK", 5000)
-    pieces = list(read_chunks("t.csv", tmp_path, ReadOptions()))
-    assert max(piece.frame.height for piece in pieces) < 1000
-    assert sum(piece.frame.height for piece in pieces) == 3000
+    chunks_read = list(read_chunks("t.csv", tmp_path, ReadOptions()))
+    assert max(chunk.frame.height for chunk in chunks_read) < 1000
+    assert sum(chunk.frame.height for chunk in chunks_read) == 3000
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
-def test_wide_characters_are_read_in_pieces_too(tmp_path: Path, encoding: str) -> None:
+def test_wide_characters_are_read_in_chunks_too(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "t.csv").write_bytes(("id,a\n" + "\n".join(f"{n},é{n}" for n in range(400))).encode(encoding))
     options = ReadOptions(encoding=encoding if encoding.endswith("le") else None)
-    pieces = list(read_chunks("t.csv", tmp_path, options))
-    assert len(pieces) > 2
-    assert pl.concat([piece.frame for piece in pieces])["a"].to_list() == [f"é{n}" for n in range(400)]
+    chunks_read = list(read_chunks("t.csv", tmp_path, options))
+    assert len(chunks_read) > 2
+    assert pl.concat([chunk.frame for chunk in chunks_read])["a"].to_list() == [f"é{n}" for n in range(400)]
 
 
 def test_a_missing_member_of_an_archive(tmp_path: Path) -> None:

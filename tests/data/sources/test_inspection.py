@@ -49,9 +49,9 @@ def test_a_shops_messy_export_is_understood(shop: Path) -> None:
     )
     assert schema.users is not None
     assert schema.items is not None
-    assert {one.name: one.kind for one in schema.users.fields} == {"Ort": "category", "age": "number"}
+    assert {field.name: field.kind for field in schema.users.fields} == {"Ort": "category", "age": "number"}
     assert schema.users.read.null == ("", "NULL")
-    assert {one.name: one.kind for one in schema.items.fields} == {"tags": "set", "price": "number", "colour": "category"}
+    assert {field.name: field.kind for field in schema.items.fields} == {"tags": "set", "price": "number", "colour": "category"}
     assert schema.items.title == "name"
     assert schema.items.read.decimal == ","
     assert "first line 41 (2 fields instead of 5)" in inspected.guess.reasons["interactions.read.tolerate"]
@@ -79,8 +79,8 @@ def test_a_file_of_numbers_without_a_header(tmp_path: Path) -> None:
     inspected = inspect_files([tmp_path / "u.data"], tmp_path)
     schema = inspected.schema.interactions
     assert schema.read.columns == ("column_1", "column_2", "column_3", "column_4")
-    asked = inspect_files([tmp_path / "u.data"], tmp_path, user="column_1", item="column_2").schema.interactions
-    assert (asked.user, asked.item) == ("column_1", "column_2")
+    named = inspect_files([tmp_path / "u.data"], tmp_path, user="column_1", item="column_2").schema.interactions
+    assert (named.user, named.item) == ("column_1", "column_2")
 
 
 def test_movielens_as_csv_is_not_led_astray_by_small_numbers(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_movielens_as_csv_is_not_led_astray_by_small_numbers(tmp_path: Path) -> 
     assert (schema.interactions.label, schema.interactions.time) == ("rating", "timestamp")
     assert schema.items is not None
     assert schema.users is not None
-    assert [(one.name, one.kind) for one in schema.items.fields] == [("genres", "set")]
-    assert [(one.name, one.kind) for one in schema.users.fields] == [("gender", "category"), ("age", "number")]
+    assert [(field.name, field.kind) for field in schema.items.fields] == [("genres", "set")]
+    assert [(field.name, field.kind) for field in schema.users.fields] == [("gender", "category"), ("age", "number")]
 
 
 def test_parquet_and_json_lines(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_parquet_and_json_lines(tmp_path: Path) -> None:
     assert load_dataset(tmp_path).items.fields["tags"].to_list() == [["x", "y"], ["y"]]
 
 
-def test_what_cannot_be_guessed_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_guessed_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("when,how much\n2020-01-01,1.5\n2020-01-02,2.5\n")
     with pytest.raises(SchemaError, match=r"no column of .*looks like the user's id .*--user COLUMN"):
         inspect_files([tmp_path / "a.csv"], tmp_path)
@@ -163,7 +163,7 @@ def test_a_first_line_like_the_others_is_no_header(tmp_path: Path) -> None:
     assert schema.time == "column_3"
 
 
-def test_rows_without_ids_are_tolerated_and_told(tmp_path: Path) -> None:
+def test_rows_without_ids_are_tolerated_and_reported(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("user,item\n" + "\n".join(f"{'' if n == 5 else n % 9},p{n % 7}" for n in range(60)))
     inspected = inspect_files([tmp_path / "e.csv"], tmp_path)
     assert inspected.schema.interactions.read.tolerate == 1

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from gmlfm import load_dataset
+from gmlfm.data.schema import Schema
 from gmlfm.data.sources.catalogue import SOURCES
+from gmlfm.data.sources.named import description
 from gmlfm.errors import DataError
 
 
@@ -46,9 +48,6 @@ def test_the_amazon_folders_are_read(tmp_path: Path, name: str, monkeypatch: pyt
 
 
 def test_every_name_has_its_description() -> None:
-    from gmlfm.data.schema import Schema
-    from gmlfm.data.sources.named import description
-
     for name in [name for name, source in SOURCES.items() if source.described]:
         assert Schema.from_toml(description(name)).name == name
 
@@ -66,7 +65,7 @@ def test_a_folder_a_toml_and_a_name_under_a_root(tmp_path: Path) -> None:
     assert len(hashes) == 1
 
 
-def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+def test_missing_datasets_are_reported(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"the files of 'ml-1m' are not in .*gmlfm data get ml-1m"):
         load_dataset("ml-1m", data_root=tmp_path)
     with pytest.raises(DataError, match=r"neither a folder, a \.toml file nor a known dataset .*did you mean 'ml-1m'\?"):

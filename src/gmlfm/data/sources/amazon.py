@@ -7,7 +7,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import polars as pl
 from gmlfm.errors import DataError
 from gmlfm.storage import new_folder
 
+NEEDED_FILES = "reviews_{0}_5.json.gz and, for attributes, meta_{0}.json.gz"
 _ASIN = re.compile(rb"""['"]asin['"]\s*:\s*['"]([^'"]+)['"]""")
 
 _PRODUCT: dict[str, pl.DataType] = {
@@ -52,26 +53,36 @@ def convert_amazon(name: str, reviews: Path, meta: Path | None, folder: Path) ->
     rows = list(_converted(reviews, ("reviewerID", "asin", "overall", "unixReviewTime"), _review))
     if not rows:
         raise DataError(f"{reviews} holds no review.")
-    table = pl.DataFrame(
+    review_table = pl.DataFrame(
         rows, schema={"reviewer": pl.String, "asin": pl.String, "overall": pl.Float64, "time": pl.Int64}, orient="row"
     )
-    wanted = set(table["asin"].unique().to_list())
-    products = list(_converted(meta, ("asin",), _product, wanted)) if meta else []
-    listed = pl.DataFrame(products, schema=_PRODUCT, orient="row").unique("asin", keep="first", maintain_order=True)
+    reviewed = set(review_table["asin"].unique().to_list())
+    products = list(_converted(meta, ("asin",), _product, reviewed)) if meta else []
+    product_table = pl.DataFrame(products, schema=_PRODUCT, orient="row")
+    product_table = product_table.unique("asin", keep="first", maintain_order=True)
     text = _TOML.format(name=name)
     with new_folder(folder, holds=("reviews.parquet", "products.parquet", "dataset.toml")) as new:
-        table.write_parquet(new / "reviews.parquet")
+        review_table.write_parquet(new / "reviews.parquet")
         if meta:
-            listed.write_parquet(new / "products.parquet")
+            product_table.write_parquet(new / "products.parquet")
         else:
             text = text[: text.index("[items]")]
         (new / "dataset.toml").write_text(text, encoding="utf-8")
 
 
-def read_lines(path: Path, wanted: set[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
+def amazon_files(name: str, category: str, files: Sequence[Path]) -> tuple[Path, Path | None]:
+    """Which of the files (or of a folder's files) are the reviews and the meta data of a category, by their names."""
+    paths = [path for file in files for path in (sorted(file.iterdir()) if file.is_dir() else [file])]
+    reviews, meta = ([path for path in paths if path.name.startswith(f"{kind}_{category}")] for kind in ("reviews", "meta"))
+    if not reviews:
+        raise DataError(f"'{name}' needs {NEEDED_FILES.format(category)}; no file named reviews_{category}* was given.")
+    return reviews[0], meta[0] if meta else None
+
+
+def read_lines(path: Path, asins: set[str] | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, object) of each line. A Python literal is parsed, never evaluated: code in it is refused.
 
-    wanted: only lines about these products are parsed; the others, most of a meta file, are passed over.
+    asins: only lines about these products are parsed; the others, most of a meta file, are skipped.
     """
     number = 0
     try:
@@ -80,9 +91,9 @@ def read_lines(path: Path, wanted: set[str] | None = None) -> Iterator[tuple[int
             for number, line in enumerate(file, start=1):
                 if not line.strip():
                     continue
-                if wanted is not None:
-                    found = _ASIN.search(line)
-                    if found and found[1].decode(errors="replace") not in wanted:
+                if asins is not None:
+                    match = _ASIN.search(line)
+                    if match and match[1].decode(errors="replace") not in asins:
                         continue
                 yield number, _parse(line, path, number)
     except FileNotFoundError as error:
@@ -95,9 +106,9 @@ def read_lines(path: Path, wanted: set[str] | None = None) -> Iterator[tuple[int
         raise DataError(f"{path} could not be read ({error.strerror or error}).") from error
 
 
-def _parse(line: bytes, path: Path, number: int) -> dict[str, Any]:
+def _parse(data: bytes, path: Path, number: int) -> dict[str, Any]:
     try:
-        text = line.decode()
+        text = data.decode()
         value = json.loads(text)
     except UnicodeDecodeError as error:
         raise DataError(f"{path} line {number:,} is not UTF-8.") from error
@@ -112,36 +123,36 @@ def _parse(line: bytes, path: Path, number: int) -> dict[str, Any]:
 
 
 def _converted(
-    path: Path, keys: tuple[str, ...], convert: Callable[[dict[str, Any]], tuple[Any, ...]], wanted: set[str] | None = None
+    path: Path, keys: tuple[str, ...], convert: Callable[[dict[str, Any]], tuple[Any, ...]], asins: set[str] | None = None
 ) -> Iterator[tuple[Any, ...]]:
-    for number, one in read_lines(path, wanted):
+    for number, record in read_lines(path, asins):
         for key in keys:
-            if key not in one:
+            if key not in record:
                 raise DataError(f"{path} line {number:,} has no '{key}'; is this the 2014 file?")
         try:
-            yield convert(one)
+            yield convert(record)
         except (TypeError, ValueError, OverflowError) as error:
             raise DataError(
                 f"{path} line {number:,} holds a value of another kind than the 2014 files do ({error})."
             ) from error
 
 
-def _review(one: dict[str, Any]) -> tuple[Any, ...]:
-    return str(one["reviewerID"]), str(one["asin"]), float(one["overall"]), int(one["unixReviewTime"])
+def _review(record: dict[str, Any]) -> tuple[Any, ...]:
+    return str(record["reviewerID"]), str(record["asin"]), float(record["overall"]), int(record["unixReviewTime"])
 
 
-def _product(one: dict[str, Any]) -> tuple[Any, ...]:
-    paths = [[str(label) for label in path] for path in one.get("categories") or [] if path]
+def _product(record: dict[str, Any]) -> tuple[Any, ...]:
+    paths = [[str(label) for label in path] for path in record.get("categories") or [] if path]
     category = " > ".join(paths[0]) if paths else None
     labels = list(dict.fromkeys(label for path in paths for label in path)) if paths else None
-    price = one.get("price")
+    price = record.get("price")
     return (
-        str(one["asin"]),
+        str(record["asin"]),
         category,
         labels,
-        _text(one.get("brand")),
+        _text(record.get("brand")),
         float(price) if isinstance(price, (int, float)) else None,
-        _text(one.get("title")),
+        _text(record.get("title")),
     )
 
 

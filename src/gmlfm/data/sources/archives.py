@@ -1,8 +1,9 @@
-"""Zip archives from outside: looked at before anything is taken out of them."""
+"""Zip archives from outside: checked before anything is read from them."""
 
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path, PurePosixPath
 
 from gmlfm.errors import DataError
@@ -11,8 +12,11 @@ _MOST_RATIO = 200
 _MOST_BYTES = 20 * 2**30
 
 
-def checked_members(archive: Path, needed: tuple[str, ...]) -> None:
-    """Refuse an archive that is damaged, lacks a needed member, points outside, or would unpack to something enormous."""
+def check_archive(archive: Path, needed: tuple[str, ...] = ()) -> None:
+    """Refuse an archive that is damaged, lacks a needed member, points outside, or would unpack to something enormous.
+
+    The checksums of the needed members are verified; of all members where none is named.
+    """
     try:
         with zipfile.ZipFile(archive) as opened:
             entries = opened.infolist()
@@ -30,8 +34,8 @@ def checked_members(archive: Path, needed: tuple[str, ...]) -> None:
             missing = [name for name in needed if name not in names]
             if missing:
                 raise DataError(f"{archive} has no member '{missing[0]}'; it holds {', '.join(sorted(names)[:8])}.")
-            broken = next((name for name in needed if _is_broken(opened, name)), None)
-            if broken:
+            broken = next((name for name in needed or sorted(names) if _is_broken(opened, name)), None)
+            if broken is not None:
                 raise DataError(f"{archive}: the member '{broken}' is damaged; fetch the archive again.")
     except FileNotFoundError as error:
         raise DataError(f"{archive} does not exist; check the path.") from error
@@ -42,11 +46,11 @@ def checked_members(archive: Path, needed: tuple[str, ...]) -> None:
 
 
 def _is_broken(opened: zipfile.ZipFile, name: str) -> bool:
-    """Reads the member through, which checks its CRC."""
+    """Reads the member to its end, which verifies its CRC."""
     try:
         with opened.open(name) as member:
             while member.read(1 << 20):
                 pass
-    except (zipfile.BadZipFile, EOFError, OSError):
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError):  # RuntimeError: encrypted or unknown compression
         return True
     return False

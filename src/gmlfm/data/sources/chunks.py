@@ -17,10 +17,11 @@ import polars as pl
 from gmlfm.data.columns import Origin
 from gmlfm.data.schema import ReadOptions
 from gmlfm.data.sources.delimited import LONGEST_RECORD, Broken
-from gmlfm.data.sources.dialect import MARKS, decode, sniff
+from gmlfm.data.sources.dialect import decode, marked_encoding, sniff
 from gmlfm.data.sources.tables import (
     ARCHIVE_MARK,
     Table,
+    file_on_disk,
     is_delimited,
     is_parquet,
     matching,
@@ -42,12 +43,12 @@ def read_chunks(path: str, folder: Path, options: ReadOptions, rows: int = 1_000
         if not is_parquet(file):
             yield from _text_chunks(file, options)
             continue
-        # Many small files make few large pieces: each piece costs its reader a round.
-        for piece in _parquet_chunks(file, options, rows):
-            if gathered and sum(one.frame.height for one in gathered) + piece.frame.height > rows:
+        # Many small files make few large chunks: each chunk costs its reader a pass.
+        for chunk in _parquet_chunks(file, options, rows):
+            if gathered and sum(table.frame.height for table in gathered) + chunk.frame.height > rows:
                 yield stacked(path, gathered)
                 gathered = []
-            gathered.append(piece)
+            gathered.append(chunk)
     if gathered:
         yield stacked(path, gathered)
 
@@ -62,10 +63,8 @@ def count_rows(path: str, folder: Path) -> int:
             except (pl.exceptions.PolarsError, OSError) as error:
                 raise DataError(f"{file} is not a readable Parquet file ({str(error).splitlines()[0]}).") from error
         else:
-            real = Path(file.partition(ARCHIVE_MARK)[0])
-            if not real.exists():
-                raise DataError(f"{file} does not exist; check path.")
-            total += real.stat().st_size // (8 if real.suffix in (".gz", ".zip") else 25)
+            on_disk = file_on_disk(file)
+            total += on_disk.stat().st_size // (8 if on_disk.suffix in (".gz", ".zip") else 25)
     return max(total, 1)
 
 
@@ -77,31 +76,30 @@ def _parquet_chunks(file: str, options: ReadOptions, rows: int) -> Iterator[Tabl
 
 
 def _text_chunks(file: str, options: ReadOptions) -> Iterator[Table]:
-    found: ReadOptions | None = None
+    dialect: ReadOptions | None = None
     broken = Broken()
     first_line = 1
     for block in _whole_lines(file, options):
-        if found is None:
-            wide = (options.encoding or "").lower().startswith(("utf-16", "utf_16", "utf16", "utf-32", "utf_32", "utf32"))
-            text, encoding = decode(block, None if wide else options.encoding, file)
-            found = replace(sniff(text, options, file) if is_delimited(file) else options, encoding=encoding)
+        if dialect is None:
+            text, encoding = decode(block, None if _is_wide(options.encoding or "") else options.encoding, file)
+            dialect = replace(sniff(text, options, file) if is_delimited(file) else options, encoding=encoding)
         else:
-            text, _ = decode(block, found.encoding, file)
-        table = parse_text(text, file, replace(found, tolerate=2**62), first_line)
-        for _, one in table.broken:
-            broken.merge(one)
+            text, _ = decode(block, dialect.encoding, file)
+        table = parse_text(text, file, replace(dialect, tolerate=2**62), first_line)
+        for _, in_block in table.broken:
+            broken.merge(in_block)
         refuse_broken(file, broken, options.tolerate)
-        if found.columns is None and is_delimited(file):
-            found = replace(found, columns=tuple(table.frame.columns))
+        if dialect.columns is None and is_delimited(file):
+            dialect = replace(dialect, columns=tuple(table.frame.columns))
         first_line += text.count("\n")
-        yield replace(table, options=found)
+        yield replace(table, options=dialect)
 
 
 def _whole_lines(file: str, options: ReadOptions) -> Iterator[bytes]:
     """Blocks that end with a line: at the last line end before which quotes are closed.
 
-    A quote that is never closed would hold everything back; a record is not longer than a reader takes it to be, so beyond
-    that the last line end will do.
+    A quote that is never closed would hold back the rest of the file; no reader takes a record for longer than
+    LONGEST_RECORD lines, so beyond that the last line end will do.
     """
     quote = (options.quote if options.quote is not None else '"').encode() if is_delimited(file) else b""
     rest = b""
@@ -134,19 +132,22 @@ def _cut(data: bytes, quote: bytes) -> int:
 
 def _blocks(stream: IO[bytes], encoding: str | None) -> Iterator[bytes]:
     """Blocks of bytes in which a line end is one byte: UTF-16 and UTF-32 are turned into UTF-8 on the way."""
-    first = stream.read(_BLOCK)
-    marked = next((one for mark, one in MARKS if first.startswith(mark)), "utf-8")
-    wide = (encoding or marked).lower().replace("_", "-")
-    if not wide.startswith(("utf-16", "utf-32", "utf16", "utf32")):
-        while first:
-            yield first
-            first = stream.read(_BLOCK)
+    block = stream.read(_BLOCK)
+    encoding = encoding or marked_encoding(block) or "utf-8"
+    if not _is_wide(encoding):
+        while block:
+            yield block
+            block = stream.read(_BLOCK)
         return
-    decoder = codecs.getincrementaldecoder(wide)()
-    while first:
-        yield decoder.decode(first).encode()
-        first = stream.read(_BLOCK)
+    decoder = codecs.getincrementaldecoder(encoding)()
+    while block:
+        yield decoder.decode(block).encode()
+        block = stream.read(_BLOCK)
     yield decoder.decode(b"", final=True).encode()
+
+
+def _is_wide(encoding: str) -> bool:
+    return encoding.lower().replace("_", "").replace("-", "").startswith(("utf16", "utf32"))
 
 
 def _open(file: str) -> IO[bytes]:

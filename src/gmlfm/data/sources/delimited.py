@@ -1,4 +1,4 @@
-"""Delimited text (CSV and its relatives) as people really write it. No line is dropped without being counted.
+"""Delimited text (CSV and the like), however it was written. No line is dropped without being counted.
 
 Two readers give the same table: a fast one for text without quotes, where a line's fields can be counted by its
 separators, and a careful one that walks the lines where quotes may hide separators and line ends.
@@ -21,7 +21,7 @@ from gmlfm.errors import DataError
 NULL_WORDS = ("", "NULL", "null", "NA", "N/A", "NaN", "nan", "None", "\\N")
 _UNIT = "\x1f"
 LONGEST_RECORD = 200  # lines; a stray quote must not swallow the rest of a file
-_CHUNK = 200_000
+_ROWS_PER_CHUNK = 200_000
 
 
 @dataclass
@@ -33,13 +33,13 @@ class Broken:
     first_text: str = ""
     first_reason: str = ""
 
-    def add(self, line: int, text: str, reason: str) -> None:
+    def add(self, line_number: int, text: str, reason: str) -> None:
         if self.count == 0:
-            self.first_line, self.first_text, self.first_reason = line, text.rstrip("\r\n")[:120], reason
+            self.first_line, self.first_text, self.first_reason = line_number, text.rstrip("\r\n")[:120], reason
         self.count += 1
 
     def merge(self, other: Broken) -> None:
-        """Add up what was broken in another piece of the same file."""
+        """Add the broken lines of another chunk of the same file."""
         if other.count:
             self.add(other.first_line, other.first_text, other.first_reason)
             self.count += other.count - 1
@@ -47,7 +47,7 @@ class Broken:
 
 @dataclass
 class DelimitedText:
-    """A table of texts, the file line of each row, and what was broken."""
+    """A table of texts, the file line of each row, and the broken lines."""
 
     frame: pl.DataFrame
     lines: npt.NDArray[np.int64]
@@ -69,7 +69,7 @@ def read_delimited(text: str, options: ReadOptions, name: str) -> DelimitedText:
     nulls = list(NULL_WORDS if options.null is None else options.null)
     if quote and quote in text:
         table = _read_carefully(text, separator, quote, options, nulls, name)
-        if separator == _UNIT and options.separator != _UNIT:  # one that stood inside quotes is text again
+        if separator == _UNIT and options.separator != _UNIT:  # a separator inside quotes is text again
             table.frame = table.frame.with_columns(pl.all().str.replace_all(_UNIT, options.separator or "", literal=True))
         return table
     return _read_fast(text.encode(), separator, options, nulls, name)
@@ -84,19 +84,19 @@ def _read_fast(data: bytes, separator: str, options: ReadOptions, nulls: list[st
     separators = np.flatnonzero(characters == ord(separator))
     n_fields = np.diff(np.searchsorted(separators, ends), prepend=0) + 1
     filled = ends > starts
-    first = int(filled.argmax())
-    header = data[starts[first] : ends[first]].decode().split(separator)
+    header_line = int(filled.argmax())
+    header = data[starts[header_line] : ends[header_line]].decode().split(separator)
     names = _column_names(header, options, name)
     usable = filled & (n_fields == len(names))
     broken = Broken()
-    wrong = np.flatnonzero(filled & ~usable)
-    if len(wrong):
-        line = int(wrong[0])
+    broken_lines = np.flatnonzero(filled & ~usable)
+    if len(broken_lines):
+        line = int(broken_lines[0])
         text = data[starts[line] : ends[line]].decode().replace(_UNIT, "::")
         broken.add(line + 1, text, f"{n_fields[line]} fields instead of {len(names)}")
-        broken.count = len(wrong)
+        broken.count = len(broken_lines)
     if options.columns is None:
-        usable[first] = False
+        usable[header_line] = False
     if not usable.all():
         data = _keep_lines(data, starts, ends, usable)
     if not data:
@@ -116,8 +116,10 @@ def _read_fast(data: bytes, separator: str, options: ReadOptions, nulls: list[st
     return DelimitedText(frame, np.flatnonzero(usable) + 1, broken)
 
 
-def _keep_lines(data: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], kept: npt.NDArray[np.bool_]) -> bytes:
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], kept, [False])).astype(np.int8)))
+def _keep_lines(
+    data: bytes, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64], usable: npt.NDArray[np.bool_]
+) -> bytes:
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], usable, [False])).astype(np.int8)))
     return b"".join(data[starts[begin] : ends[stop - 1] + 1] for begin, stop in edges.reshape(-1, 2))
 
 
@@ -130,17 +132,17 @@ def _read_carefully(text: str, separator: str, quote: str, options: ReadOptions,
         records = _records(text, separator, quote, len(names), broken)
     else:
         records = _records(text, separator, quote, len(names), broken, after=first_line)
-    frames: list[pl.DataFrame] = []
+    chunks: list[pl.DataFrame] = []
     lines: list[int] = []
     rows: list[list[str]] = []
     for line, record in records:
         lines.append(line)
         rows.append(record)
-        if len(rows) == _CHUNK:
-            frames.append(_frame(rows, names, nulls))
+        if len(rows) == _ROWS_PER_CHUNK:
+            chunks.append(_frame(rows, names, nulls))
             rows = []
-    frames.append(_frame(rows, names, nulls))
-    return DelimitedText(pl.concat(frames), np.array(lines, dtype=np.int64), broken)
+    chunks.append(_frame(rows, names, nulls))
+    return DelimitedText(pl.concat(chunks), np.array(lines, dtype=np.int64), broken)
 
 
 def _frame(rows: list[list[str]], names: list[str], nulls: list[str]) -> pl.DataFrame:
@@ -195,7 +197,7 @@ class _Lines:
 def _records(
     text: str, separator: str, quote: str, n_fields: int | None, broken: Broken, after: int = 0
 ) -> Iterator[tuple[int, list[str]]]:
-    """(first line, fields) of each whole record. After a stray quote, reading goes on with the next line."""
+    """(first line, fields) of each complete record. After a stray quote, reading goes on with the next line."""
     lines = _Lines(text)
     escape = "\\" if f"\\{quote}" in text and f"{quote}{quote}" not in text.replace(f"\\{quote}", "") else None
 
@@ -231,8 +233,8 @@ def _records(
 def _column_names(header: list[str], options: ReadOptions, name: str) -> list[str]:
     if options.columns is not None:
         return list(options.columns)
-    names = [one.strip() or f"column_{position}" for position, one in enumerate(header, start=1)]
-    for position, one in enumerate(names):
-        if one in names[:position]:
-            raise DataError(f"{name} line 1: the column '{one}' occurs twice in the header; rename one of them.")
+    names = [cell.strip() or f"column_{position}" for position, cell in enumerate(header, start=1)]
+    for position, column in enumerate(names):
+        if column in names[:position]:
+            raise DataError(f"{name} line 1: the column '{column}' occurs twice in the header; rename one of them.")
     return names

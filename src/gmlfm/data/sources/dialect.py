@@ -1,4 +1,4 @@
-"""How a text file is written: its encoding, separator and quote, found from the file itself."""
+"""How a text file is written: its encoding, separator and quote, guessed from the file itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gmlfm.errors import DataError
 
 SEPARATORS = ("\t", ";", "::", "|", ",")
 _SAMPLE_LINES = 400
-MARKS = (
+_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -23,9 +23,9 @@ MARKS = (
 
 
 def decode(data: bytes, encoding: str | None, name: str) -> tuple[str, str]:
-    """The text and the encoding used: the one asked for, a byte-order mark's, UTF-8, or else Windows' Latin-1."""
+    """The text and the encoding used: the given one, the byte-order mark's, UTF-8, or else Windows' Latin-1."""
     if encoding is None:
-        encoding = next((one for mark, one in MARKS if data.startswith(mark)), None)
+        encoding = marked_encoding(data)
     for candidate in (encoding,) if encoding else ("utf-8", "cp1252", "latin-1"):
         try:
             return data.decode(candidate).removeprefix("\ufeff"), candidate
@@ -41,6 +41,11 @@ def decode(data: bytes, encoding: str | None, name: str) -> tuple[str, str]:
         except UnicodeError as error:
             raise DataError(f"{name} cannot be read as {candidate}; set another encoding, such as latin-1.") from error
     raise AssertionError("latin-1 decodes anything")
+
+
+def marked_encoding(data: bytes) -> str | None:
+    """The encoding that a byte-order mark names."""
+    return next((encoding for mark, encoding in _MARKS if data.startswith(mark)), None)
 
 
 def sniff(text: str, options: ReadOptions, name: str) -> ReadOptions:
@@ -78,15 +83,15 @@ def _separator(sample: str, quote: str, name: str) -> str:
             continue
         if not widths:
             continue
-        width, times = Counter(widths).most_common(1)[0]
+        width, n_lines = Counter(widths).most_common(1)[0]
         if width > 1:
-            # A header of another width speaks against a candidate: the marks inside cells have none.
-            fits = round(times / len(widths), 2) - (1.0 if widths[0] != width else 0.0)
+            # A header of another width speaks against a candidate: it separates values inside cells.
+            fits = round(n_lines / len(widths), 2) - (1.0 if widths[0] != width else 0.0)
             best = max(best, (fits, width, candidate))
     if best[1] == 0:
-        first = sample.split("\n", 1)[0][:80]
+        first_line = sample.split("\n", 1)[0][:80]
         raise DataError(
-            f"{name}: no separator was found in {first!r} (tried comma, semicolon, tab, |, ::); "
+            f"{name}: no separator was found in {first_line!r} (tried comma, semicolon, tab, |, ::); "
             'a table needs two columns at least, or set read = { separator = "..." }.'
         )
     return best[2]

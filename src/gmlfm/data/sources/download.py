@@ -1,4 +1,4 @@
-"""Fetching files: with progress, resumed after an interruption, checked, and put in place only when whole."""
+"""Downloads files: with progress, resumed after an interruption, checked, and put in place only when complete."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ _BLOCK = 1 << 18
 _TRIES = 4
 
 
-def fetch(url: str, target: Path, md5: str | None = None, progress: Progress | None = None, timeout: float = 30.0) -> None:
+def download_file(
+    url: str, target: Path, md5: str | None = None, progress: Progress | None = None, timeout: float = 30.0
+) -> None:
     """Download `url` to `target`. What an interrupted try left in `target`.part is continued, not thrown away."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_name(target.name + ".part")
+    partial = target.with_name(target.name + ".part")
     for attempt in range(_TRIES):
         try:
-            _continue(url, part, progress, timeout)
+            _continue(url, partial, progress, timeout)
             break
         except urllib.error.HTTPError as error:
-            if error.code == 416 and part.exists():
-                break  # the part is already as long as the file: the checksum decides
+            if error.code == 416 and partial.exists():
+                break  # it is already as long as the file: the checksum decides
             raise DataError(
                 f"{url} cannot be had: the server answered {error.code} {error.reason}; use --from FILE."
             ) from error
@@ -37,48 +39,48 @@ def fetch(url: str, target: Path, md5: str | None = None, progress: Progress | N
             if attempt == _TRIES - 1:
                 reason = getattr(error, "reason", None) or error
                 raise DataError(
-                    f"{url} could not be fetched ({reason}); {_size(part):,} bytes are kept, "
+                    f"{url} could not be fetched ({reason}); {_size(partial):,} bytes are kept, "
                     "and the same command goes on from there."
                 ) from error
             time.sleep(0.1 * 4**attempt)
         except OSError as error:
             raise DataError(
-                f"{part} could not be written ({error.strerror or error}); what was there before is unchanged."
+                f"{partial} could not be written ({error.strerror or error}); what was there before is unchanged."
             ) from error
     if md5 is not None:
-        found = checksum(part)
-        if found != md5:
-            part.unlink()
-            raise DataError(f"{url} has the checksum {found}, expected {md5}; the download was thrown away, try again.")
-    os.replace(part, target)
+        actual = checksum(partial)
+        if actual != md5:
+            partial.unlink()
+            raise DataError(f"{url} has the checksum {actual}, expected {md5}; the download was thrown away, try again.")
+    os.replace(partial, target)
 
 
-def _continue(url: str, part: Path, progress: Progress | None, timeout: float) -> None:
-    start = _size(part)
+def _continue(url: str, partial: Path, progress: Progress | None, timeout: float) -> None:
+    start = _size(partial)
     request = urllib.request.Request(url, headers={"User-Agent": "gmlfm", **({"Range": f"bytes={start}-"} if start else {})})
-    with urllib.request.urlopen(request, timeout=timeout) as answer:
-        if start and answer.status != 206:
-            start = 0  # the server sends everything again
-        length = answer.headers.get("Content-Length")
+    with urllib.request.urlopen(request, timeout=timeout) as response:
+        if start and response.status != 206:
+            start = 0  # the server ignores the range and sends the file from its beginning
+        length = response.headers.get("Content-Length")
         total = start + int(length) if length is not None else None
-        room_for(total - start if total else 0, part.parent, url)
-        with part.open("ab" if start else "wb") as file:
-            done = start
-            while block := answer.read(_BLOCK):
+        check_room(total - start if total else 0, partial.parent, url)
+        with partial.open("ab" if start else "wb") as file:
+            n_received = start
+            while block := response.read(_BLOCK):
                 file.write(block)
-                done += len(block)
+                n_received += len(block)
                 if progress:
-                    progress(done, total)
-        if total is not None and done < total:
-            raise http.client.IncompleteRead(b"", total - done)
+                    progress(n_received, total)
+        if total is not None and n_received < total:
+            raise http.client.IncompleteRead(b"", total - n_received)
 
 
-def room_for(n_bytes: int, folder: Path, what: object) -> None:
+def check_room(n_bytes: int, folder: Path, subject: object) -> None:
     """Refuse before anything is written when the disk cannot hold it."""
     free = shutil.disk_usage(folder).free
     if n_bytes > free:
         raise DataError(
-            f"{what} needs {n_bytes / 2**30:,.1f} GiB, but {folder} has {free / 2**30:,.1f} GiB free; "
+            f"{subject} needs {n_bytes / 2**30:,.1f} GiB, but {folder} has {free / 2**30:,.1f} GiB free; "
             "make room or choose another place."
         )
 

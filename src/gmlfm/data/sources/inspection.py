@@ -1,4 +1,4 @@
-"""A look at a stranger's files: how each is written, what its columns are, and the dataset.toml that says so."""
+"""Inspects unknown files: how each is written, what its columns are, and the dataset.toml that describes them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Inspected:
 
 
 def inspect_files(paths: Sequence[Path], folder: Path, *, user: str | None = None, item: str | None = None) -> Inspected:
-    """Read each file whole, tolerating broken lines for now, and guess a schema with paths relative to `folder`."""
+    """Read each file, tolerating broken lines for now, and guess a schema with paths relative to `folder`."""
     tables: dict[str, Table] = {}
     for path in paths:
         if any(path.resolve() == Path(other).resolve() for other in tables):
@@ -53,28 +53,28 @@ def inspect_files(paths: Sequence[Path], folder: Path, *, user: str | None = Non
         if path.is_dir():
             raise DataError(f"{path} is a folder; name the files in it, such as {path}/*.csv.")
         tables[str(path)] = _read_tolerantly(path)
-    frames = {name: _without_null_words(table) for name, table in tables.items()}
-    called = folder.resolve().name or "data"
-    guess = guess_schema({name: frame for name, (frame, _) in frames.items()}, name=called, user=user, item=item)
+    cleaned_tables = {name: _without_null_words(table) for name, table in tables.items()}
+    dataset_name = folder.resolve().name or "data"
+    guess = guess_schema({name: frame for name, (frame, _) in cleaned_tables.items()}, name=dataset_name, user=user, item=item)
     reasons = dict(guess.reasons)
     roles = {table: role for role, table in guess.tables.items()}
     schema = guess.schema
     files: dict[str, str] = {}
     for name, table in tables.items():
         role = roles[name]
-        options, how = _read_options(table, frames[name][1], name)
-        files[name] = "; ".join(dict.fromkeys(how.values())) or Path(name).suffix.lstrip(".")
-        reasons.update({f"{role}.read.{key}": text for key, text in how.items()})
+        options, read_reasons = _read_options(table, cleaned_tables[name][1], name)
+        files[name] = "; ".join(dict.fromkeys(read_reasons.values())) or Path(name).suffix.lstrip(".")
+        reasons.update({f"{role}.read.{key}": reason for key, reason in read_reasons.items()})
         if role == "interactions":
-            options = _tolerating_lost_rows(options, how, frames[name][0], schema.interactions)
-            reasons.update({f"{role}.read.{key}": text for key, text in how.items()})
+            options = _tolerating_lost_rows(options, read_reasons, cleaned_tables[name][0], schema.interactions)
+            reasons.update({f"{role}.read.{key}": reason for key, reason in read_reasons.items()})
         spec = getattr(schema, role)
         schema = replace(schema, **{role: _placed(spec, name, folder, options)})
     return Inspected(replace(guess, schema=schema, reasons=reasons), files)
 
 
 def write_schema(inspected: Inspected, target: Path, *, force: bool = False) -> Dataset:
-    """Load what the schema describes, and write it down only if that went well."""
+    """Load what the schema describes, and write the schema only if that succeeds."""
     if target.exists() and not force:
         raise DataError(f"{target} exists already; it was left as it is. Use --force to replace it.")
     data = load_schema(inspected.schema, target.parent)
@@ -90,9 +90,10 @@ def _read_tolerantly(path: Path) -> Table:
         table = read_table(str(path), Path(), replace(options, columns=names))
     n_broken = sum(broken.count for _, broken in table.broken)
     if n_broken > _MOST_BROKEN * (table.frame.height + n_broken):
-        first = table.warnings()[0]
+        warning = table.warnings()[0]
         raise DataError(
-            f"{first}; more than a fifth of all lines, so this file was not understood; say how it is written in dataset.toml."
+            f"{warning}; more than a fifth of all lines, so this file was not understood; "
+            "say how it is written in dataset.toml."
         )
     if table.frame.height == 0:
         raise DataError(f"{path} has a header but no rows.")
@@ -100,7 +101,7 @@ def _read_tolerantly(path: Path) -> Table:
 
 
 def _first_line_is_data(frame: pl.DataFrame) -> bool:
-    """No name is a number or a date, nor one of its own column's values."""
+    """True where a name is a number, a date, or a value of its own column: no header has these."""
     names = pl.Series(frame.columns)
     if names.cast(pl.Float64, strict=False).is_not_null().any() or names.str.contains(_DATE).any():
         return True
@@ -108,56 +109,57 @@ def _first_line_is_data(frame: pl.DataFrame) -> bool:
 
 
 def _without_null_words(table: Table) -> tuple[pl.DataFrame, list[str]]:
-    """The frame with null words as missing, and which words were found."""
+    """The frame with null words as missing, and which of the words occur."""
     texts = [name for name, dtype in table.frame.schema.items() if dtype == pl.String]
     words = [word for word in NULL_WORDS if word]
-    found = {word for name in texts for word in table.frame[name].unique().to_list() if word in words}
-    if not found:
+    present = {word for name in texts for word in table.frame[name].unique().to_list() if word in words}
+    if not present:
         return table.frame, []
     cleaned = table.frame.with_columns(
-        pl.when(pl.col(texts).is_in(sorted(found))).then(None).otherwise(pl.col(texts)).name.keep()
+        pl.when(pl.col(texts).is_in(sorted(present))).then(None).otherwise(pl.col(texts)).name.keep()
     )
-    return cleaned, [word for word in words if word in found]
+    return cleaned, [word for word in words if word in present]
 
 
 def _read_options(table: Table, null_words: list[str], path: str) -> tuple[ReadOptions, dict[str, str]]:
-    """What to write down of how the file is written, with the reasons."""
-    found, how = table.options, {}
-    result = ReadOptions()
+    """The options to declare for reading the file, with the reasons."""
+    dialect, reasons = table.options, {}
+    options = ReadOptions()
     if is_delimited(path):
-        result = replace(result, separator=found.separator, columns=found.columns)
-        how["separator"] = f"separator {_SEPARATOR_NAMES.get(str(found.separator), repr(found.separator))}"
-        if found.columns is not None:
-            how["columns"] = "no header line: the first line is a row like the others"
-        if found.quote != '"':
-            result = replace(result, quote=found.quote)
-            how["quote"] = f"quoted with {found.quote}"
-    if found.encoding not in (None, "utf-8"):
-        result = replace(result, encoding=found.encoding)
-        how["encoding"] = f"not UTF-8; {found.encoding} fits"
+        options = replace(options, separator=dialect.separator, columns=dialect.columns)
+        reasons["separator"] = f"separator {_SEPARATOR_NAMES.get(str(dialect.separator), repr(dialect.separator))}"
+        if dialect.columns is not None:
+            reasons["columns"] = "no header line: the first line is a row like the others"
+        if dialect.quote != '"':
+            options = replace(options, quote=dialect.quote)
+            reasons["quote"] = f"quoted with {dialect.quote}"
+    if dialect.encoding not in (None, "utf-8"):
+        options = replace(options, encoding=dialect.encoding)
+        reasons["encoding"] = f"not UTF-8; {dialect.encoding} fits"
     if null_words:
-        result = replace(result, null=("", *null_words))
-        how["null"] = f"{', '.join(null_words)} taken as missing"
+        options = replace(options, null=("", *null_words))
+        reasons["null"] = f"{', '.join(null_words)} taken as missing"
     n_broken = sum(broken.count for _, broken in table.broken)
     if n_broken:
-        result = replace(result, tolerate=n_broken)
-        first = next(broken for _, broken in table.broken if broken.count)
-        how["tolerate"] = (
-            f"{n_broken} broken line(s), first line {first.first_line} ({first.first_reason}): {first.first_text[:60]!r}"
+        options = replace(options, tolerate=n_broken)
+        first_broken = next(broken for _, broken in table.broken if broken.count)
+        reasons["tolerate"] = (
+            f"{n_broken} broken line(s), first line {first_broken.first_line} ({first_broken.first_reason}): "
+            f"{first_broken.first_text[:60]!r}"
         )
-    return result, how
+    return options, reasons
 
 
 def _tolerating_lost_rows(
-    options: ReadOptions, how: dict[str, str], frame: pl.DataFrame, spec: InteractionsSchema
+    options: ReadOptions, reasons: dict[str, str], frame: pl.DataFrame, spec: InteractionsSchema
 ) -> ReadOptions:
-    """Rows without a user or an item are tolerated as broken lines are: counted and told."""
-    lost = int((frame[spec.user].is_null() | frame[spec.item].is_null()).sum())
-    if lost == 0:
+    """Rows without a user or an item are tolerated as broken lines are: counted and reported."""
+    n_lost = int((frame[spec.user].is_null() | frame[spec.item].is_null()).sum())
+    if n_lost == 0:
         return options
-    told = f"{lost} row(s) have no user or no item"
-    how["tolerate"] = f"{how['tolerate']}; {told}" if "tolerate" in how else told
-    return replace(options, tolerate=max(options.tolerate, lost))
+    reason = f"{n_lost} row(s) have no user or no item"
+    reasons["tolerate"] = f"{reasons['tolerate']}; {reason}" if "tolerate" in reasons else reason
+    return replace(options, tolerate=max(options.tolerate, n_lost))
 
 
 def _placed(spec: _Spec, path: str, folder: Path, options: ReadOptions) -> _Spec:

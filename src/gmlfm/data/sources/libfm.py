@@ -38,7 +38,7 @@ class SparseRows:
 
 
 def read_libfm(path: Path) -> SparseRows:
-    """Comments after '#' and svmlight's qid are passed over; anything else out of place is refused with its line."""
+    """Comments after '#' and svmlight's qid are skipped; anything else out of place is refused with its line number."""
     labels: list[float] = []
     starts = [0]
     indices: list[int] = []
@@ -66,10 +66,10 @@ def read_libfm(path: Path) -> SparseRows:
         raise DataError(f"{path} holds no row.")
     if max(indices, default=0) >= 2**63:
         raise DataError(f"{path} holds the index {max(indices)}, which is too large.")
-    found = SparseRows(np.array(labels), np.array(starts), np.array(indices, np.int64), np.array(values))
-    if not (np.isfinite(found.labels).all() and np.isfinite(found.values).all()) or (found.indices < 0).any():
+    rows = SparseRows(np.array(labels), np.array(starts), np.array(indices, np.int64), np.array(values))
+    if not (np.isfinite(rows.labels).all() and np.isfinite(rows.values).all()) or (rows.indices < 0).any():
         raise DataError(f"{path} holds a label or value that is not finite, or a negative index.")
-    return found
+    return rows
 
 
 def convert_libfm(path: Path, folder: Path) -> None:
@@ -84,12 +84,17 @@ def convert_libfm(path: Path, folder: Path) -> None:
             f"{path} has values other than 1, which a dataset of users and items cannot hold; "
             "read it with read_libfm for an estimator."
         )
-    first = rows.starts[:-1]
+    user_starts = rows.starts[:-1]
     flat = pl.DataFrame({"row": np.repeat(np.arange(len(lengths)), lengths), "index": rows.indices.astype(str)})
-    place = np.arange(len(rows.indices)) - np.repeat(first, lengths)
-    others = flat.filter(pl.Series(place >= 2)).group_by("row", maintain_order=True).agg("index")
+    positions = np.arange(len(rows.indices)) - np.repeat(user_starts, lengths)
+    others = flat.filter(pl.Series(positions >= 2)).group_by("row", maintain_order=True).agg("index")
     table = pl.DataFrame(
-        {"row": np.arange(len(lengths)), "user": rows.indices[first], "item": rows.indices[first + 1], "label": rows.labels}
+        {
+            "row": np.arange(len(lengths)),
+            "user": rows.indices[user_starts],
+            "item": rows.indices[user_starts + 1],
+            "label": rows.labels,
+        }
     ).join(others, on="row", how="left", maintain_order="left")
     with new_folder(folder, holds=("rows.parquet", "dataset.toml")) as new:
         table.rename({"index": "attributes"}).drop("row").write_parquet(new / "rows.parquet")

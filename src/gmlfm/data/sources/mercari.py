@@ -40,45 +40,46 @@ min_count = {{ item = 2 }}  # most items are sold once: an embedding for each wo
 """
 
 
-def convert_mercari(tables: Path, root: str, folder: Path, least: int = 5) -> None:
+def convert_mercari(source: Path, root: str, folder: Path, least: int = 5) -> None:
     """A folder with categories, items and purchases (csv, tsv, jsonl or parquet) -> one root category's dataset."""
-    found = {name: _read(tables, name) for name in TABLES}
-    categories = found["categories"]
+    tables = {name: _read(source, name) for name in TABLES}
+    categories = tables["categories"]
     roots = categories.filter(pl.col("parent").is_null())
     chosen = roots.filter(pl.col("name").str.to_lowercase() == root.lower())
     if chosen.height == 0:
         raise DataError(f"no root category is called '{root}'{did_you_mean(root, roots['name'].drop_nulls().to_list())}")
     below = _descendants(categories, chosen["id"].to_list())
-    purchases = found["purchases"]
+    purchases = tables["purchases"]
     for column in ("buyer", "item"):
         if purchases[column].null_count():
             row = int(purchases[column].is_null().arg_max() or 0)
             raise DataError(f"the purchases' row {row + 1} has no {column}.")
-    items = found["items"].filter(pl.col("category").is_in(below))
-    mine = purchases.filter(pl.col("category").is_in(below) | pl.col("item").is_in(items["id"].implode()))
-    mine = mine.filter(pl.len().over("buyer") >= least)
-    if mine.height == 0:
+    items = tables["items"].filter(pl.col("category").is_in(below))
+    purchases = purchases.filter(pl.col("category").is_in(below) | pl.col("item").is_in(items["id"].implode()))
+    purchases = purchases.filter(pl.len().over("buyer") >= least)
+    if purchases.height == 0:
         raise DataError(f"no buyer has {least} purchases or more below '{root}', so nothing is left.")
-    sold = items.filter(pl.col("id").is_in(mine["item"].implode()))
+    sold = items.filter(pl.col("id").is_in(purchases["item"].implode()))
     with new_folder(folder, holds=("purchases.parquet", "items.parquet", "dataset.toml")) as new:
-        mine.select("time", "buyer", "item").write_parquet(new / "purchases.parquet")
+        purchases.select("time", "buyer", "item").write_parquet(new / "purchases.parquet")
         sold.write_parquet(new / "items.parquet")
         (new / "dataset.toml").write_text(_TOML.format(name=f"mercari-{slug(root)}"), encoding="utf-8")
 
 
 def slug(category: str) -> str:
-    """A category's name as part of a folder's."""
+    """A category's name in the form that folder names take."""
     return re.sub(r"[^\w-]+", "-", category.lower()).strip("-") or "category"
 
 
 def _descendants(categories: pl.DataFrame, roots: list[str]) -> list[str]:
-    """The roots and all that is below them. A tree has no circle, so a seen category ends its branch."""
-    seen = set(roots)
-    edge = list(roots)
-    while edge:
-        edge = [one for one in categories.filter(pl.col("parent").is_in(edge))["id"].to_list() if one not in seen]
-        seen.update(edge)
-    return sorted(seen)
+    """The roots and all categories below them. A tree has no circle, so a category met before ends its branch."""
+    descendants = set(roots)
+    frontier = list(roots)
+    while frontier:
+        children = categories.filter(pl.col("parent").is_in(frontier))["id"].to_list()
+        frontier = [category for category in children if category not in descendants]
+        descendants.update(frontier)
+    return sorted(descendants)
 
 
 def _read(folder: Path, name: str) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""MovieLens 100K: its flags for genres become one joined string and a set. (MovieLens 1M is read as it is.)"""
+"""MovieLens 100K: its genre flags become one joined string and a set. (MovieLens 1M is read from its archive as it is.)"""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ _GENRES: tuple[str, ...] = (
     "Fantasy",
 )
 _GENRES += ("Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western")
+ML_1M_MEMBERS = ("ml-1m/ratings.dat", "ml-1m/users.dat", "ml-1m/movies.dat")
 ML_100K_MEMBERS = ("ml-100k/u.data", "ml-100k/u.user", "ml-100k/u.item")
 
-_TOML = """# MovieLens 100K with the fields the paper uses of its larger sister: genres as one joined string.
+_TOML = """# MovieLens 100K with the fields that the paper uses of MovieLens 1M: genres as one joined string.
 name = "ml-100k"
 
 [interactions]
@@ -64,10 +65,10 @@ def convert_100k(archive: Path, folder: Path) -> None:
     ratings = member("u.data", "\t", ("user", "movie", "rating", "timestamp"))
     with new_folder(folder, holds=("ratings.parquet", "users.parquet", "movies.parquet", "dataset.toml")) as new:
         try:
-            whole = ratings.with_columns(pl.col("rating").cast(pl.Float64), pl.col("timestamp").cast(pl.Int64))
+            ratings = ratings.with_columns(pl.col("rating").cast(pl.Float64), pl.col("timestamp").cast(pl.Int64))
         except pl.exceptions.InvalidOperationError as error:
             raise DataError(f"{archive}!ml-100k/u.data holds a rating or time that is no number.") from error
-        whole.write_parquet(new / "ratings.parquet")
+        ratings.write_parquet(new / "ratings.parquet")
         member("u.user", "|", ("user", "age", "gender", "occupation", "zip")).write_parquet(new / "users.parquet")
         films.write_parquet(new / "movies.parquet")
         (new / "dataset.toml").write_text(_TOML, encoding="utf-8")

@@ -21,8 +21,8 @@ def load_dataset(where: str | Path, *, data_root: str | Path | None = None, stri
 
     The roots are `data_root`, then $GMLFM_DATA, then the user's cache folder.
     """
-    found = locate(where, data_root)
-    return bazaar_dataset() if found is None else load_schema(*found, strict=strict)
+    location = locate(where, data_root)
+    return bazaar_dataset() if location is None else load_schema(*location, strict=strict)
 
 
 def description(name: str) -> Path:
@@ -30,8 +30,8 @@ def description(name: str) -> Path:
     return Path(__file__).parent / "described" / f"{name}.toml"
 
 
-def here(name: str, data_root: str | Path | None = None) -> Path | None:
-    """The folder in which a named dataset's files lie, if they are there."""
+def folder_of(name: str, data_root: str | Path | None = None) -> Path | None:
+    """The folder in which a named dataset's files lie, None where no root has them."""
     for root in data_roots(data_root):
         folder = root / SOURCES[name].folder
         if (folder / "dataset.toml").is_file() or (SOURCES[name].described and folder.is_dir()):
@@ -39,10 +39,13 @@ def here(name: str, data_root: str | Path | None = None) -> Path | None:
     return None
 
 
+here = folder_of  # the name that gmlfm.cli.data imports
+
+
 def locate(where: str | Path, data_root: str | Path | None = None) -> tuple[Schema, Path] | None:
     """The schema and the folder of its files, for what load_dataset would load; None for what is built in."""
     path = Path(where)
-    if len(str(where)) > 4000 or any(len(part) > 255 for part in path.parts):
+    if len(str(where)) > 4000 or any(len(name) > 255 for name in path.parts):
         raise DataError(f"'{str(where)[:40]}...' is too long for a name or a path.")
     if path.suffix == ".toml" or path.is_file():
         return Schema.from_toml(path), path.parent
@@ -57,26 +60,22 @@ def locate(where: str | Path, data_root: str | Path | None = None) -> tuple[Sche
             return Schema.from_toml(root / name / "dataset.toml"), root / name
         if name in SOURCES and SOURCES[name].described and (root / SOURCES[name].folder).is_dir():
             return Schema.from_toml(description(name)), root / SOURCES[name].folder
-    looked = ", ".join(str(root) for root in roots)
+    searched = ", ".join(str(root) for root in roots)
     if (path / "prepared.json").is_file():
         raise DataError(f"{path} is a prepared folder, which gmlfm train reads; here its dataset.toml's folder is needed.")
     if path.is_dir():
         raise DataError(f"{path} holds no dataset.toml; write one with: gmlfm init {path}/*")
     if name in SOURCES:
-        raise DataError(f"the files of '{name}' are not in {looked}; use --data-root DIR, or: gmlfm data get {name}")
+        raise DataError(f"the files of '{name}' are not in {searched}; use --data-root DIR, or: gmlfm data get {name}")
     raise DataError(
-        f"'{name}' is neither a folder, a .toml file nor a known dataset (looked in {looked}){did_you_mean(name, SOURCES)}"
+        f"'{name}' is neither a folder, a .toml file nor a known dataset (looked in {searched}){did_you_mean(name, SOURCES)}"
     )
 
 
 def others(data_root: str | Path | None = None) -> list[Path]:
-    """Folders with a dataset.toml under the roots whose names are not among those we know."""
-    found = [file.parent for root in data_roots(data_root) if root.is_dir() for file in sorted(root.glob("*/dataset.toml"))]
-    return [folder for folder in found if folder.name not in SOURCES]
-
-
-def load_toml(path: Path, *, strict: bool = False) -> Dataset:
-    return load_schema(Schema.from_toml(path), path.parent, strict=strict)
+    """Folders with a dataset.toml under the roots whose names are not in the catalogue of sources."""
+    folders = [file.parent for root in data_roots(data_root) if root.is_dir() for file in sorted(root.glob("*/dataset.toml"))]
+    return [folder for folder in folders if folder.name not in SOURCES]
 
 
 def load_schema(schema: Schema, folder: Path, *, strict: bool = False) -> Dataset:
@@ -93,7 +92,7 @@ def load_schema(schema: Schema, folder: Path, *, strict: bool = False) -> Datase
         strict=strict,
         origins={name: table.origin for name, table in tables.items()},
     )
-    read_warnings = tuple(line for table in tables.values() for line in table.warnings())
+    read_warnings = tuple(warning for table in tables.values() for warning in table.warnings())
     return replace(data, warnings=read_warnings + data.warnings)
 
 

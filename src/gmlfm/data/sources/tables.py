@@ -31,7 +31,7 @@ _PARQUET = (".parquet", ".pq")
 
 @dataclass(frozen=True)
 class Table:
-    """A file's rows, where each stood, and how many lines were left out as broken (within what is tolerated)."""
+    """A file's rows, the place of each in the file, and the lines left out as broken (within what is tolerated)."""
 
     frame: pl.DataFrame
     origin: Origin
@@ -49,30 +49,32 @@ class Table:
 
 def read_table(path: str, folder: Path, options: ReadOptions) -> Table:
     """Read one path of a `dataset.toml`, relative to its folder. Globs are read in the order of their names."""
-    files = matching(path, folder)
-    parts = [_read_file(file, options) for file in files]
-    return stacked(path, parts)
+    return stacked(path, [_read_file(file, options) for file in matching(path, folder)])
 
 
-def stacked(name: str, parts: list[Table]) -> Table:
-    """Tables of several files as one, whose places still name the file."""
-    if len(parts) == 1:
-        return parts[0]
-    for part in parts:
-        if part.frame.columns != parts[0].frame.columns:
-            one, other = part.origin.name, parts[0].origin.name
-            raise DataError(f"{one} has the columns {part.frame.columns}, unlike {other} with {parts[0].frame.columns}.")
-    starts = np.cumsum([0, *(part.frame.height for part in parts)])
+def stacked(name: str, tables: list[Table]) -> Table:
+    """Tables of several files as one, whose origin still names the file of each row."""
+    expected = tables[0]
+    if len(tables) == 1:
+        return expected
+    for table in tables:
+        if table.frame.columns != expected.frame.columns:
+            raise DataError(
+                f"{table.origin.name} has the columns {table.frame.columns}, "
+                f"unlike {expected.origin.name} with {expected.frame.columns}."
+            )
+    starts = np.cumsum([0, *(table.frame.height for table in tables)])
 
     def place(row: int) -> str:
         index = int(np.searchsorted(starts, row, side="right")) - 1
-        return parts[index].origin.at(row - int(starts[index]))
+        return tables[index].origin.locate(row - int(starts[index]))
 
-    frame = pl.concat([part.frame for part in parts], how="vertical_relaxed")
-    return Table(frame, Origin(name, place), parts[0].options, tuple(one for part in parts for one in part.broken))
+    frame = pl.concat([table.frame for table in tables], how="vertical_relaxed")
+    return Table(frame, Origin(name, place), expected.options, tuple(broken for table in tables for broken in table.broken))
 
 
 def matching(path: str, folder: Path) -> list[str]:
+    """The files that a path of a `dataset.toml` stands for: itself, or what its glob matches."""
     full = str(folder / path)
     if any(mark in path for mark in "*?[") and not Path(full).exists():
         files = sorted(glob.glob(full, recursive=True))
@@ -80,6 +82,14 @@ def matching(path: str, folder: Path) -> list[str]:
             raise DataError(f"no file matches {full}; check path.")
         return files
     return [full]
+
+
+def file_on_disk(path: str) -> Path:
+    """The file itself, or the archive that holds the member; refused where it does not exist."""
+    file = Path(path.partition(ARCHIVE_MARK)[0])
+    if not file.exists():
+        raise DataError(f"{path} does not exist; check path.")
+    return file
 
 
 def is_parquet(path: str) -> bool:
@@ -91,7 +101,7 @@ def is_delimited(path: str) -> bool:
 
 
 def _is_json_lines(path: str) -> bool:
-    return any(one.lower() in _JSON_LINES for one in Path(path).suffixes[-2:])
+    return any(suffix.lower() in _JSON_LINES for suffix in Path(path).suffixes[-2:])
 
 
 def _read_file(path: str, options: ReadOptions) -> Table:
@@ -102,18 +112,18 @@ def _read_file(path: str, options: ReadOptions) -> Table:
 
 
 def parse_text(text: str, path: str, options: ReadOptions, first_line: int = 1) -> Table:
-    """A table from (a piece of) a text file whose first line has this number in the file."""
+    """A table from (a chunk of) a text file; `first_line` is the number of its first line in the file."""
     if _is_json_lines(path):
         frame, lines, broken = _json_lines(text, path, options)
-        found = options
+        dialect = options
     else:
-        found = sniff(text, options, path)
-        table = read_delimited(text, found, path)
+        dialect = sniff(text, options, path)
+        table = read_delimited(text, dialect, path)
         frame, lines, broken = table.frame, table.lines, table.broken
     broken.first_line += first_line - 1
     refuse_broken(path, broken, options.tolerate)
     origin = Origin(path, lambda row: f"{path} line {lines[row] + first_line - 1}")
-    return Table(frame, origin, found, ((path, broken),))
+    return Table(frame, origin, dialect, ((path, broken),))
 
 
 def read_bytes(path: str) -> bytes:
@@ -135,7 +145,7 @@ def _zip_member(archive: str, member: str) -> bytes:
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Whatever can go wrong in reading a file, as a sentence that names it."""
+    """Turns any error in reading a file into a DataError that names the file."""
     try:
         yield
     except FileNotFoundError as error:

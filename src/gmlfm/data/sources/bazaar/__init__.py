@@ -1,4 +1,4 @@
-"""The built-in second-hand market: made up, seeded, the same on every machine; and the oracle that knows its truth."""
+"""The built-in second-hand market: made up, seeded, the same on every machine; and the oracle that knows true preferences."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Chance that is the same on every machine and with every NumPy.
+"""Random draws that are the same on every machine and with every NumPy.
 
 NumPy promises the raw output of a bit generator, not the streams of its distributions, and its vector exp and log differ
-in the last bit between processors. So everything random here is a table looked up by raw bits, and every table is rounded.
+in the last bit between processors. So every draw here is a table looked up by raw bits, and every table is rounded.
 """
 
 from __future__ import annotations

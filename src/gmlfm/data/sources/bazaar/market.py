@@ -1,4 +1,4 @@
-"""How the market runs: listings appear, a buyer looks at a shelf of them, and buys the one she likes best.
+"""How the market runs: listings appear, a buyer looks at a shelf of them, and buys the one they like best.
 
 The truth is written from how people shop: favourite genres and brands, what a fair price is for such a thing in such a
 condition, what the purse allows, how long one is willing to wait, how far one is willing to go, and the season. It is a
@@ -26,7 +26,7 @@ LEAST_PURCHASES = 5
 _USERS_PER_BLOCK = 4096
 SHELF = 40
 _SHARE_OF_STOCKED = 0.5  # shelves whose first place shows a listing with many units
-_PURCHASES_A_STOCKED = 400
+_PURCHASES_PER_STOCKED = 400
 _CHARM = 0.3
 WHIM = 0.55
 _FAR = 3.0  # hundreds of kilometres
@@ -35,10 +35,10 @@ PARTS = ("genre", "brand", "deal", "purse", "condition", "delivery", "place", "s
 
 
 class _Columns:
-    """Equal arrays, one entry a row, that can be taken and joined row-wise."""
+    """Arrays of equal length, one entry a row, that are indexed and concatenated together."""
 
     def rows(self, chosen: Ints | slice) -> _Columns:
-        return type(self)(**{one.name: getattr(self, one.name)[chosen] for one in fields(self)})  # type: ignore[arg-type]
+        return type(self)(**{column.name: getattr(self, column.name)[chosen] for column in fields(self)})  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
@@ -46,7 +46,7 @@ class _Columns:
 
 @dataclass(frozen=True)
 class Buyers(_Columns):
-    """What a buyer is like. Only age and region are told to the world; the rest is the truth that models must guess."""
+    """What a buyer is like. Only age and region are in the tables; the rest is the truth that models must estimate."""
 
     age: Ints
     region: Ints
@@ -67,7 +67,7 @@ class Buyers(_Columns):
 
 @dataclass(frozen=True)
 class Listings(_Columns):
-    """What is on offer. `charm` (the photos, the seller's manner) is seen by buyers and told to nobody else."""
+    """What is on offer. `charm` (the photos, the seller's manner) is seen by buyers and is in no table."""
 
     leaf: Ints
     brand: Ints
@@ -121,7 +121,7 @@ class Market:
     @property
     def n_stocked(self) -> int:
         """Listings with many units: the only items that sell more than once. They have the first item numbers."""
-        return max(1, self.n_purchases // _PURCHASES_A_STOCKED)
+        return max(1, self.n_purchases // _PURCHASES_PER_STOCKED)
 
     @property
     def n_blocks(self) -> int:
@@ -134,15 +134,15 @@ class Market:
 
     def blocks(self) -> Iterator[Block]:
         stocked = self.stocked()
-        for at in range(self.n_blocks):
-            yield self.block(at, stocked)
+        for index in range(self.n_blocks):
+            yield self.block(index, stocked)
 
-    def block(self, at: int, stocked: Listings) -> Block:
-        first, last = at * _USERS_PER_BLOCK, min((at + 1) * _USERS_PER_BLOCK, self.n_users)
-        before, after = (round(self.n_purchases * edge / self.n_users) for edge in (first, last))
-        chance = Chance(self.seed, VERSION, 2, at)
-        buyers = _make_buyers(chance, last - first)
-        buyer = np.repeat(np.arange(last - first), _purchases_each(chance, last - first, after - before))
+    def block(self, index: int, stocked: Listings) -> Block:
+        start, stop = index * _USERS_PER_BLOCK, min((index + 1) * _USERS_PER_BLOCK, self.n_users)
+        before, after = (round(self.n_purchases * edge / self.n_users) for edge in (start, stop))
+        chance = Chance(self.seed, VERSION, 2, index)
+        buyers = _make_buyers(chance, stop - start)
+        buyer = np.repeat(np.arange(stop - start), _purchases_each(chance, stop - start, after - before))
         n = len(buyer)
         day, second = chance.below(n, N_DAYS), chance.below(n, 86_400)
         shelf = make_listings(chance, n * SHELF)
@@ -150,32 +150,33 @@ class Market:
         # The best known of three: a few stocked listings are seen by many, most by few.
         shown = np.minimum.reduce([chance.below(len(in_stock), self.n_stocked) for _ in range(3)])
         liked = np.empty((SHELF, n))
-        wanting = buyers.rows(buyer)
+        buyer_of_row = buyers.rows(buyer)
         for place in range(SHELF):
-            liked[place] = liking(wanting, shelf.rows(slice(place * n, (place + 1) * n)), day)
+            liked[place] = liking(buyer_of_row, shelf.rows(slice(place * n, (place + 1) * n)), day)
         liked[0, in_stock] = liking(buyers.rows(buyer[in_stock]), stocked.rows(shown), day[in_stock])
         liked += WHIM * chance.gumbel(n * SHELF).reshape(SHELF, n)
         first_place = np.arange(n)
         first_place[in_stock] = n * SHELF + shown
         chosen = self._no_pair_twice(buyer, liked, first_place, n * SHELF)
         is_stocked = chosen >= n * SHELF
-        kept = np.flatnonzero(~is_stocked)
+        sold_once = np.flatnonzero(~is_stocked)
         bought = np.where(is_stocked, chosen - n * SHELF, 0)
-        bought[kept] = self.n_stocked + np.arange(len(kept))
-        numbers = np.concatenate([np.arange(self.n_stocked), self.n_stocked + before + kept])
-        return Block(first, buyers, buyer, bought, day, second, joined(stocked, shelf.rows(chosen[kept])), numbers)
+        bought[sold_once] = self.n_stocked + np.arange(len(sold_once))
+        numbers = np.concatenate([np.arange(self.n_stocked), self.n_stocked + before + sold_once])
+        listings = concatenated(stocked, shelf.rows(chosen[sold_once]))
+        return Block(start, buyers, buyer, bought, day, second, listings, numbers)
 
     def _no_pair_twice(self, buyer: Ints, liked: Floats, first_place: Ints, first_stocked: int) -> Ints:
-        """The best of each shelf; but one buys the same stocked listing once only, and then the next best."""
+        """The best of each shelf; but a buyer takes the same stocked listing only once, and later the next best."""
         n = len(buyer)
         best = liked.argmax(axis=0)
         chosen = np.where(best == 0, first_place, best * n + np.arange(n))
         pairs = np.where(chosen >= first_stocked, buyer * (self.n_stocked + 1) + chosen - first_stocked + 1, 0)
         order = np.argsort(pairs, kind="stable")
-        again = np.zeros(len(buyer), bool)
-        again[order[1:]] = (np.diff(pairs[order]) == 0) & (pairs[order[1:]] > 0)
+        is_repeat = np.zeros(len(buyer), bool)
+        is_repeat[order[1:]] = (np.diff(pairs[order]) == 0) & (pairs[order[1:]] > 0)
         second = (1 + liked[1:].argmax(axis=0)) * n + np.arange(n)
-        return np.where(again, second, chosen)
+        return np.where(is_repeat, second, chosen)
 
 
 def liking(buyers: Buyers, listings: Listings, day: Ints, parts: tuple[str, ...] = PARTS) -> Floats:
@@ -212,13 +213,13 @@ def season(genre: Ints, day: Ints) -> Floats:
     """0 outside, rising to 1 in the week of highest demand, over eight weeks before and after."""
     week = ((day + 305) % 365) // 7  # day 0 is the first of November
     peak = world.SEASON_WEEK[genre]
-    apart = np.abs(week - peak)
-    apart = np.minimum(apart, 52 - apart)
-    return np.where(peak < 0, 0.0, np.maximum(0.0, 1.0 - apart / 8.0))
+    distance = np.abs(week - peak)
+    distance = np.minimum(distance, 52 - distance)
+    return np.where(peak < 0, 0.0, np.maximum(0.0, 1.0 - distance / 8.0))
 
 
 def arrival_days(method: Ints, duration: Ints, origin: Ints, region: Ints) -> Ints:
-    """From payment to arrival: packing, the way, and the method; an e-ticket is there within the packing time."""
+    """From payment to arrival: packing, the way, and the method; an e-ticket arrives within the packing time."""
     way = (np.abs(world.REGION_PLACE[origin] - world.REGION_PLACE[region]) / 6.0).astype(np.int64)
     days: Ints = np.maximum(np.array(world.DURATION_DAYS)[duration] + way + world.METHOD_DAYS[method], 1)
     return days
@@ -253,8 +254,8 @@ def _make_buyers(chance: Chance, n: int) -> Buyers:
 def _known_brand(chance: Chance, genre: Ints) -> Ints:
     """A brand of the genre; the better known ones more often: the smaller of two draws."""
     n = len(genre)
-    first, second = chance.below(n, world.N_BRANDS[genre]), chance.below(n, world.N_BRANDS[genre])
-    return world.FIRST_BRAND[genre] + np.minimum(first, second)
+    draws = [chance.below(n, world.N_BRANDS[genre]) for _ in range(2)]
+    return world.FIRST_BRAND[genre] + np.minimum(*draws)
 
 
 def make_listings(chance: Chance, n: int) -> Listings:
@@ -287,9 +288,9 @@ def make_listings(chance: Chance, n: int) -> Listings:
 
 
 def _purchases_each(chance: Chance, n_users: int, n_purchases: int) -> Ints:
-    """Five each, and the rest by a long-tailed eagerness, shared out exactly."""
-    eager = 1.0 / (0.06 + chance.uniform(n_users))
-    edges = np.rint(np.cumsum(eager) / eager.sum() * (n_purchases - LEAST_PURCHASES * n_users)).astype(np.int64)
+    """Five each, and the rest in proportion to a long-tailed eagerness; the sum is exact."""
+    eagerness = 1.0 / (0.06 + chance.uniform(n_users))
+    edges = np.rint(np.cumsum(eagerness) / eagerness.sum() * (n_purchases - LEAST_PURCHASES * n_users)).astype(np.int64)
     each: Ints = LEAST_PURCHASES + np.diff(edges, prepend=0)
     return each
 
@@ -297,7 +298,6 @@ def _purchases_each(chance: Chance, n_users: int, n_purchases: int) -> Ints:
 _Kind = TypeVar("_Kind", Buyers, Listings)
 
 
-def joined(first: _Kind, then: _Kind) -> _Kind:
-    return type(first)(
-        **{one.name: np.concatenate([getattr(first, one.name), getattr(then, one.name)]) for one in fields(first)}
-    )
+def concatenated(*blocks: _Kind) -> _Kind:
+    names = [column.name for column in fields(blocks[0])]
+    return type(blocks[0])(**{name: np.concatenate([getattr(block, name) for block in blocks]) for name in names})

@@ -1,4 +1,4 @@
-"""The market as the tables that a marketplace would hand out: in memory, or as Parquet parts written block by block."""
+"""The market as the tables that a marketplace would export: in memory, or as Parquet files written block by block."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def bazaar_dataset(market: Market | None = None) -> Dataset:
     """The whole market in memory."""
     market = market or Market()
     blocks = list(market.blocks())
-    items = pl.concat([_items(block, market, first=at == 0) for at, block in enumerate(blocks)])
+    items = pl.concat([_items(block, market, with_stocked=index == 0) for index, block in enumerate(blocks)])
     users = pl.concat([_users(block) for block in blocks])
     return Dataset.from_tables(
         pl.concat([_purchases(block) for block in blocks]), users, items, schema=replace(SCHEMA, name=market.name)
@@ -55,7 +55,7 @@ def bazaar_dataset(market: Market | None = None) -> Dataset:
 
 
 def write_bazaar(market: Market, folder: Path, progress: Callable[[int, int], None] | None = None) -> None:
-    """Parquet parts and a dataset.toml, one block of buyers in memory at a time; whole or not at all."""
+    """Write Parquet files and a dataset.toml, one block of buyers at a time; the folder appears only when complete."""
     needed = _BYTES_PER_PURCHASE * market.n_purchases + _BYTES_PER_USER * market.n_users
     folder.parent.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder.parent).free
@@ -67,13 +67,13 @@ def write_bazaar(market: Market, folder: Path, progress: Callable[[int, int], No
     with new_folder(folder, holds=("purchases", "buyers", "items", "dataset.toml")) as new:
         for kind in ("purchases", "buyers", "items"):
             (new / kind).mkdir()
-        for at, block in enumerate(market.blocks()):
-            name = f"{at:06d}.parquet"
+        for index, block in enumerate(market.blocks()):
+            name = f"{index:06d}.parquet"
             _purchases(block).write_parquet(new / "purchases" / name)
             _users(block).write_parquet(new / "buyers" / name)
-            _items(block, market, first=at == 0).write_parquet(new / "items" / name)
+            _items(block, market, with_stocked=index == 0).write_parquet(new / "items" / name)
             if progress:
-                progress(at + 1, market.n_blocks)
+                progress(index + 1, market.n_blocks)
         (new / "dataset.toml").write_text(to_toml(replace(SCHEMA, name=market.name)), encoding="utf-8")
 
 
@@ -112,14 +112,14 @@ def _users(block: Block) -> pl.DataFrame:
     )
 
 
-def _items(block: Block, market: Market, first: bool) -> pl.DataFrame:
-    """The block's sold listings; the stocked ones, which all blocks share, come with the first."""
-    skipped = 0 if first else market.n_stocked
-    listings: Listings = block.listings.rows(slice(skipped, None))
+def _items(block: Block, market: Market, with_stocked: bool) -> pl.DataFrame:
+    """The block's sold listings; the stocked ones, which all blocks share, only with the first block."""
+    n_skipped = 0 if with_stocked else market.n_stocked
+    listings: Listings = block.listings.rows(slice(n_skipped, None))
     genre = world.LEAF_GENRE[listings.leaf]
     frame = pl.DataFrame(
         [
-            item_id(pl.Series(block.numbers[skipped:])),
+            item_id(pl.Series(block.numbers[n_skipped:])),
             _named("genre", world.GENRE_NAMES, genre),
             _named("category", world.LEAF_NAMES, listings.leaf),
             _named("brand", world.BRAND_NAMES, listings.brand),

@@ -1,4 +1,4 @@
-"""The made-up world: what is traded, between which places, how it is sent. Names and typical figures, nothing random."""
+"""The world of the market: what is traded, between which places, how it is sent. Names and typical figures, nothing random."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ REGIONS: dict[str, tuple[float, float]] = {
 CONDITIONS = ("unused", "nearly unused", "small marks", "some marks", "worn")
 CONDITION_SHARES = (0.52, 0.22, 0.14, 0.08, 0.04)
 CONDITION_PRICE = (1.0, 0.92, 0.80, 0.66, 0.48)
-# Method -> (share, days added on the way, extra care)
+# Method -> (share, days added on the way)
 METHODS: dict[str, tuple[float, int]] = {
     "letter": (0.34, 2),
     "registered mail": (0.22, 1),
@@ -68,7 +68,7 @@ DURATION_DAYS = (2, 3, 6, 10)
 PAYERS = ("seller pays", "buyer pays")
 AGES = ("under 20", "20-29", "30-39", "40-49", "50-59", "60 and over")
 AGE_SHARES = (0.11, 0.31, 0.25, 0.17, 0.10, 0.06)
-# How much more each age likes each genre, in the order of GENRES: what a shopkeeper would tell you.
+# How much more each age likes each genre, in the order of GENRES.
 AGE_LIKES = (
     (1.0, 0.5, -0.2, -0.9, 0.3, 0.5, -0.4, 1.0, -0.4, -0.8),
     (0.9, 0.9, 0.0, -0.6, 0.2, 0.2, -0.2, 0.6, 0.2, -0.1),

@@ -1,4 +1,4 @@
-"""Numbering: each bucket's ids get their entity numbers, first the items', then, rows dealt anew, the users'."""
+"""Gives the ids of each bucket their entity numbers: first the items', then, partitioned by user, the users'."""
 
 from __future__ import annotations
 
@@ -9,114 +9,111 @@ import polars as pl
 
 from gmlfm.data.building import merge_repeats, merged_warning
 from gmlfm.data.schema import SideSchema
-from gmlfm.data.sources.preparing.partition import deal
-from gmlfm.data.sources.preparing.plan import Bucket, Plan, joined
-from gmlfm.data.splits import TEST, VALIDATION
+from gmlfm.data.sources.preparing.partition import partition_rows
+from gmlfm.data.sources.preparing.plan import Bucket, Plan, read_all
+from gmlfm.data.splits import leave_last_out
 from gmlfm.errors import DataError
 from gmlfm.storage import new_folder
 
 
-def number_items(plan: Plan) -> list[Bucket]:
-    """Items of each bucket get their numbers; its interactions go on, dealt by user."""
+def assign_item_ids(plan: Plan) -> list[Bucket]:
+    """Number the items of each bucket, and partition its interactions by user."""
     buckets: list[Bucket] = []
     start = 0
     for number in range(plan.n_buckets):
-        plan.tell("numbering items", number, plan.n_buckets)
+        plan.progress("numbering items", number, plan.n_buckets)
         target = plan.work / "numbered-items" / f"{number:05d}"
         if not (target / "side.parquet").exists():
-            met = _gather(plan, "interactions", number)
-            side = _side_of(plan, "items", number, met["item"] if met is not None else None, plan.schema.items)
+            rows = _bucket_rows(plan, "interactions", number)
+            side = _side_of(plan, "items", number, rows["item"] if rows is not None else None, plan.schema.items)
             with new_folder(target) as new:
                 side.write_parquet(new / "side.parquet", compression="lz4")
-                (new / "by-user").mkdir()
-                if met is not None:
-                    numbers = pl.DataFrame(
-                        {"item": side["id"], "number": np.arange(start, start + side.height, dtype=np.int32)}
-                    )
-                    passed = (
-                        met.join(numbers, on="item", how="left", maintain_order="left").drop("item").rename({"number": "item"})
-                    )
-                    deal(plan, passed, passed["user"], new / "by-user" / "dealt")
-        n = int(pl.scan_parquet(target / "side.parquet").select(pl.len()).collect().item())
-        buckets.append(Bucket(start, n))
-        start += n
+                if rows is not None:
+                    numbered = _with_numbers(rows, "item", side, start)
+                    partition_rows(plan, numbered, numbered["user"], new / "by-user")
+        buckets.append(_bucket(target, start))
+        start += buckets[-1].n
     if start > np.iinfo(np.int32).max:
         raise DataError(f"{start:,} items are more than int32 can number.")
     return buckets
 
 
-def number_users(plan: Plan) -> list[Bucket]:
+def assign_user_ids(plan: Plan) -> list[Bucket]:
+    """Number the users of each bucket; its interactions, repeats merged and split, become rows.parquet."""
     buckets: list[Bucket] = []
     start = 0
     n_merged = 0
     for number in range(plan.n_buckets):
-        plan.tell("numbering users", number, plan.n_buckets)
+        plan.progress("numbering users", number, plan.n_buckets)
         target = plan.work / "numbered-users" / f"{number:05d}"
         if not (target / "side.parquet").exists():
-            met = joined(sorted((plan.work / "numbered-items").glob(f"[0-9]*/by-user/dealt/{number:05d}.parquet")))
-            side = _side_of(plan, "users", number, met["user"] if met is not None else None, plan.schema.users)
+            rows = read_all(sorted((plan.work / "numbered-items").glob(f"[0-9]*/by-user/{number:05d}.parquet")))
+            side = _side_of(plan, "users", number, rows["user"] if rows is not None else None, plan.schema.users)
             with new_folder(target) as new:
                 side.write_parquet(new / "side.parquet", compression="lz4")
-                merged = _write_shard(plan, met, side, start, new) if met is not None else 0
-                (new / "merged").write_text(str(merged))
+                n_repeats = _write_shard(plan, _with_numbers(rows, "user", side, start), new) if rows is not None else 0
+                (new / "merged").write_text(str(n_repeats))
         n_merged += int((target / "merged").read_text())
-        n = int(pl.scan_parquet(target / "side.parquet").select(pl.len()).collect().item())
-        buckets.append(Bucket(start, n))
-        start += n
+        buckets.append(_bucket(target, start))
+        start += buckets[-1].n
     if n_merged:
         plan.notes.append(merged_warning(n_merged))
     return buckets
 
 
-def _write_shard(plan: Plan, met: pl.DataFrame, side: pl.DataFrame, start: int, folder: Path) -> int:
-    numbers = pl.DataFrame({"user": side["id"], "number": np.arange(start, start + side.height, dtype=np.int32)})
-    rows = met.join(numbers, on="user", how="left", maintain_order="left").drop("user").rename({"number": "user"})
+def _bucket(folder: Path, start: int) -> Bucket:
+    return Bucket(start, int(pl.scan_parquet(folder / "side.parquet").select(pl.len()).collect().item()))
+
+
+def _with_numbers(rows: pl.DataFrame, column: str, side: pl.DataFrame, start: int) -> pl.DataFrame:
+    """The rows with the ids of `column` replaced by the numbers of its side, which count from `start`."""
+    numbers = pl.DataFrame({column: side["id"], "number": np.arange(start, start + side.height, dtype=np.int32)})
+    return rows.join(numbers, on=column, how="left", maintain_order="left").drop(column).rename({"number": column})
+
+
+def _write_shard(plan: Plan, rows: pl.DataFrame, folder: Path) -> int:
+    """Write a bucket's interactions with their parts; returns how many repeats were merged."""
     rows = rows.sort("position")
     context_names = [name for name in rows.columns if name.startswith("context ")]
     table, context = rows.drop(context_names, "position"), rows.select(context_names)
     if plan.schema.interactions.repeats == "merge":
         table, context = merge_repeats(table, context)
-    whole = table.with_columns(context.iter_columns()) if context_names else table
-    whole.with_columns(_parts(plan, table)).write_parquet(folder / "rows.parquet", compression="lz4")
-    return met.height - table.height
+    with_context = table.with_columns(context.iter_columns()) if context_names else table
+    with_context.with_columns(_parts(plan, table)).write_parquet(folder / "rows.parquet", compression="lz4")
+    return rows.height - table.height
 
 
 def _parts(plan: Plan, table: pl.DataFrame) -> pl.Series:
-    """train, validation, test as `leave-one-out` of splits.py has them, over the positives."""
+    """The part of each row, by `leave-one-out` over the positives in the order of time, then of the file."""
     part = np.zeros(table.height, np.int8)
     if plan.split == "leave-one-out":
-        keys = ["user", "time"] if "time" in table.columns else ["user"]
-        chosen = table.select(*keys, "positive").with_row_index("row").filter("positive")
-        ordered = chosen.sort(*keys, "row", nulls_last=False)
-        counted = ordered.select(
-            "row",
-            from_last=pl.len().over("user") - 1 - pl.int_range(pl.len()).over("user"),
-            size=pl.len().over("user"),
-        ).filter(pl.col("size") >= 3)
-        for wanted, place in ((TEST, 0), (VALIDATION, 1)):
-            part[counted.filter(pl.col("from_last") == place)["row"].to_numpy()] = wanted
+        keys = ["time"] if "time" in table.columns else []
+        positives = table.select("user", *keys, "positive").with_row_index("row").filter("positive")
+        ordered = positives.sort(*keys, "row", nulls_last=False)
+        part[ordered["row"].to_numpy()] = leave_last_out(ordered["user"].to_numpy())
     return pl.Series("part", part)
 
 
-def _gather(plan: Plan, name: str, number: int) -> pl.DataFrame | None:
-    return joined(sorted((plan.work / name).glob(f"[0-9]*/{number:05d}.parquet")))
+def _bucket_rows(plan: Plan, name: str, number: int) -> pl.DataFrame | None:
+    return read_all(sorted((plan.work / name).glob(f"[0-9]*/{number:05d}.parquet")))
 
 
-def _side_of(plan: Plan, name: str, number: int, met: pl.Series | None, spec: SideSchema | None) -> pl.DataFrame:
-    """A bucket's listed entities, then those only interactions name."""
-    listed = _gather(plan, name, number) if spec is not None else None
+def _side_of(plan: Plan, name: str, number: int, named: pl.Series | None, spec: SideSchema | None) -> pl.DataFrame:
+    """The entities of a bucket: those of its table, then those that only interactions name."""
+    listed = _bucket_rows(plan, name, number) if spec is not None else None
     if listed is None:
         listed = pl.DataFrame(schema={"id": pl.String})
     repeated = listed["id"].is_duplicated()
     if repeated.any():
-        one = listed["id"][int(repeated.arg_max() or 0)]
+        repeated_id = listed["id"][int(repeated.arg_max() or 0)]
         raise DataError(
-            f"{spec.path if spec else name}: the id {one!r} occurs more than once; each of the {name} may have one row only."
+            f"{spec.path if spec else name}: the id {repeated_id!r} occurs more than once; "
+            f"each of the {name} may have one row only."
         )
     listed = listed.with_columns(pl.lit(True).alias("listed"))
-    if met is None:
+    if named is None:
         return listed
-    extra = met.unique(maintain_order=True)
+    extra = named.unique(maintain_order=True)
     extra = extra.filter(~extra.is_in(listed["id"].implode()))
     unlisted = pl.DataFrame({"id": extra}).with_columns(pl.lit(False).alias("listed"))
     return pl.concat([listed, unlisted], how="diagonal")

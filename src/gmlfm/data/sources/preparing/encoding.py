@@ -1,4 +1,4 @@
-"""Encoding: numbered buckets become the shards of the prepared folder."""
+"""Encodes numbered buckets into the shards of the prepared folder."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ def encode_side(
     widths[part] = 0
     n_unlisted = 0
     spec = plan.schema.users if part == "user" else plan.schema.items
-    titled = spec is not None and spec.title is not None
+    has_titles = spec is not None and spec.title is not None
     for number, bucket in enumerate(buckets):
-        plan.tell(f"encoding {name}", number, len(buckets))
+        plan.progress(f"encoding {name}", number, len(buckets))
         if bucket.n == 0:
             continue
         side = pl.read_parquet(plan.work / f"numbered-{name}" / f"{number:05d}" / "side.parquet")
-        empty = {"number": pl.Float64(), "category": pl.String(), "set": pl.List(pl.String)}
+        dtypes = {"number": pl.Float64(), "category": pl.String(), "set": pl.List(pl.String)}
         # A bucket may hold unlisted entities alone, and then has no column for a field.
         columns = [
-            side[f"field {one.name}"].alias(one.name)
-            if f"field {one.name}" in side.columns
-            else pl.Series(one.name, [None], dtype=empty[one.kind]).new_from_index(0, side.height)
-            for one in plan.schema.fields_of(part)
+            side[f"field {field.name}"].alias(field.name)
+            if f"field {field.name}" in side.columns
+            else pl.Series(field.name, [None], dtype=dtypes[field.kind]).new_from_index(0, side.height)
+            for field in plan.schema.fields_of(part)
         ]
         table = encoder.encode_part(part, None, pl.DataFrame(columns), side.height)
         ids = table.ids.copy()
@@ -56,8 +56,8 @@ def encode_side(
                 "rows": rows,
                 "x": x,
             }
-        ).with_columns(one.alias(f"field {one.name}") for one in columns)
-        if titled:
+        ).with_columns(values.alias(f"field {values.name}") for values in columns)
+        if has_titles:
             frame = frame.with_columns(side["title"] if "title" in side.columns else pl.lit(None, pl.String).alias("title"))
         n_unlisted += int((~side["listed"]).sum())
         shards.append(ShardInfo(f"{len(shards):05d}", bucket.n))
@@ -71,10 +71,10 @@ def encode_interactions(plan: Plan, encoder: Encoder, widths: dict[str, int]) ->
     (plan.out / "interactions").mkdir(exist_ok=True)
     shards = []
     widths["context"] = 0
-    names = [one.name for one in plan.schema.interactions.context]
+    names = [field.name for field in plan.schema.interactions.context]
     paths = shard_files(plan)
-    for at, path in enumerate(paths):
-        plan.tell("encoding interactions", at, len(paths))
+    for number, path in enumerate(paths):
+        plan.progress("encoding interactions", number, len(paths))
         frame = pl.read_parquet(path)
         if names:
             context = frame.select(pl.col(f"context {name}").alias(name) for name in names)
@@ -87,7 +87,7 @@ def encode_interactions(plan: Plan, encoder: Encoder, widths: dict[str, int]) ->
             for name in ("user", "item", "part", "time", "label", "weight", "positive", "rows", "x")
             if name in frame.columns
         ] + [f"context {name}" for name in names]
-        frame.select(ordered).write_parquet(plan.out / "interactions" / f"{at:05d}.parquet")
+        frame.select(ordered).write_parquet(plan.out / "interactions" / f"{number:05d}.parquet")
         sizes = [int((frame["part"] == part).sum()) for part in (TRAIN, VALIDATION, TEST)]
-        shards.append(ShardInfo(f"{at:05d}", frame.height, *sizes))
+        shards.append(ShardInfo(f"{number:05d}", frame.height, *sizes))
     return tuple(shards)

@@ -1,4 +1,4 @@
-"""Learning: vocabularies, scales and id rows, counted bucket by bucket."""
+"""Learns vocabularies, scales and id rows, counting bucket by bucket."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MOST_NUMBERS = 2_000_000
 def learn(plan: Plan, users: list[Bucket], items: list[Bucket]) -> tuple[Encoder, dict[str, npt.NDArray[np.int32]]]:
     """Vocabularies over the numbered buckets; id rows by training positives, the most frequent first."""
     counts = {"user": np.zeros(_total(users), np.int32), "item": np.zeros(_total(items), np.int32)}
-    context = {one.name: _Values(one) for one in plan.schema.interactions.context}
+    context = {field.name: _Values(field) for field in plan.schema.interactions.context}
     for number, path in enumerate(shard_files(plan)):
-        plan.tell("counting", number, plan.n_buckets)
+        plan.progress("counting", number, plan.n_buckets)
         frame = pl.read_parquet(path).filter(pl.col("part") == TRAIN)
         for side in ("user", "item"):
             positives = frame.filter("positive")[side].to_numpy()
-            numbers, times = np.unique(positives, return_counts=True)
-            counts[side][numbers] += times.astype(np.int32)
+            numbers, n_rows = np.unique(positives, return_counts=True)
+            counts[side][numbers] += n_rows.astype(np.int32)
         for name, values in context.items():
             values.add(frame[f"context {name}"])
     learned: list[Learned] = []
@@ -37,11 +37,11 @@ def learn(plan: Plan, users: list[Bucket], items: list[Bucket]) -> tuple[Encoder
             ranks[part] = _ranks(counts[part], plan.schema.min_count.get(part, 1))
             learned.append(Learned(part, part, "id", int((ranks[part] >= 0).sum()), no_text()))
         values_of = context if part == "context" else _side_values(plan, part)
-        for one in plan.schema.fields_of(part):
-            learned.append(values_of[one.name].learned(part, plan.schema.min_count_of(part, one.name)))
+        for field in plan.schema.fields_of(part):
+            learned.append(values_of[field.name].learned(part, plan.schema.min_count_of(part, field.name)))
     codes = lay_out(learned)
-    nobody = pl.Series("id", [], dtype=pl.String)
-    encoder = Encoder(codes, tuple(one.texts for one in learned), nobody, nobody, "text", "text")
+    no_ids = pl.Series("id", [], dtype=pl.String)
+    encoder = Encoder(codes, tuple(field.texts for field in learned), no_ids, no_ids, "text", "text")
     id_rows: dict[str, npt.NDArray[np.int32]] = {}
     for code in codes:
         if code.kind == "id":
@@ -51,12 +51,12 @@ def learn(plan: Plan, users: list[Bucket], items: list[Bucket]) -> tuple[Encoder
 
 
 def _side_values(plan: Plan, part: Part) -> dict[str, _Values]:
-    values = {one.name: _Values(one) for one in plan.schema.fields_of(part)}
+    values = {field.name: _Values(field) for field in plan.schema.fields_of(part)}
     for path in sorted((plan.work / f"numbered-{part}s").glob("[0-9]*/side.parquet")) if values else []:
         frame = pl.read_parquet(path)
-        for name, one in values.items():
+        for name, values_of_field in values.items():
             if f"field {name}" in frame.columns:
-                one.add(frame[f"field {name}"])
+                values_of_field.add(frame[f"field {name}"])
     return values
 
 
@@ -65,7 +65,7 @@ def shard_files(plan: Plan) -> list[Path]:
 
 
 class _Values:
-    """One field's values, counted bucket by bucket; of numbers, evenly thinned ones once there are too many."""
+    """One field's values, counted bucket by bucket; of numbers, once there are too many, every second, fourth, ... one."""
 
     def __init__(self, field: Field) -> None:
         self._field = field
@@ -76,7 +76,7 @@ class _Values:
     def add(self, column: pl.Series) -> None:
         if self._field.kind == "number":
             self._numbers.append(column.drop_nulls().cast(pl.Float64).to_numpy()[:: self._stride])
-            while sum(len(one) for one in self._numbers) > _MOST_NUMBERS:
+            while sum(len(numbers) for numbers in self._numbers) > _MOST_NUMBERS:
                 self._numbers = [np.concatenate(self._numbers)[::2]]
                 self._stride *= 2
             return
@@ -91,9 +91,9 @@ class _Values:
 
 
 def _ranks(counts: npt.NDArray[np.int32], minimum: int) -> npt.NDArray[np.int32]:
-    """Each entity's place by falling count, -1 below the minimum."""
-    kept = np.flatnonzero(counts >= minimum)
-    order = kept[np.argsort(-counts[kept], kind="stable")]
+    """Each entity's rank by falling count, -1 below the minimum."""
+    frequent = np.flatnonzero(counts >= minimum)
+    order = frequent[np.argsort(-counts[frequent], kind="stable")]
     ranks = np.full(len(counts), -1, np.int32)
     ranks[order] = np.arange(len(order), dtype=np.int32)
     return ranks

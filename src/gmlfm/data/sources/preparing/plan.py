@@ -1,4 +1,4 @@
-"""What all steps of a preparation share: what is prepared, where, and how it is cut."""
+"""What all steps of a preparation share: what is prepared, where, and how it is partitioned."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from gmlfm.data.schema import Schema
-from gmlfm.data.sources.tables import ARCHIVE_MARK, matching
-from gmlfm.errors import DataError
+from gmlfm.data.sources.tables import file_on_disk, matching
 
 Step = Callable[[str, int, int], None]
 
@@ -24,7 +23,7 @@ class Plan:
     split: str
     n_buckets: int
     rows_per_chunk: int
-    tell: Step
+    progress: Step
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -32,25 +31,23 @@ class Plan:
         return self.out / ".work"
 
     def source_hash(self) -> str:
-        """Names the schema and the files as they lie there; an unfinished preparation of others is not continued."""
+        """Names the schema and the files with their sizes and times; an unfinished preparation of others is not continued."""
         digest = hashlib.sha256(repr(self.schema).encode())
         for spec in (self.schema.interactions, self.schema.users, self.schema.items):
             if spec is not None and spec.path is not None:
                 for file in matching(spec.path, self.folder):
-                    real = Path(file.partition(ARCHIVE_MARK)[0])
-                    if not real.exists():
-                        raise DataError(f"{file} does not exist; check path.")
-                    digest.update(f"{Path(file).name} {real.stat().st_size} {real.stat().st_mtime_ns}".encode())
+                    status = file_on_disk(file).stat()
+                    digest.update(f"{Path(file).name} {status.st_size} {status.st_mtime_ns}".encode())
         return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """A numbered bucket of one side: entity numbers start to start + n."""
+    """A bucket of one side whose entities have the numbers start to start + n - 1."""
 
     start: int
     n: int
 
 
-def joined(paths: list[Path]) -> pl.DataFrame | None:
+def read_all(paths: list[Path]) -> pl.DataFrame | None:
     return pl.concat([pl.read_parquet(path) for path in paths], how="vertical_relaxed") if paths else None

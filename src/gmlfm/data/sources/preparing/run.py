@@ -1,4 +1,4 @@
-"""The steps in their order, and the beginning and end of it all."""
+"""Runs the steps of a preparation in their order, and writes the description of the prepared folder."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from gmlfm.data.encoding import Encoder
 from gmlfm.data.prepared import PreparedData, PreparedInfo, ShardInfo
 from gmlfm.data.schema import Schema
 from gmlfm.data.sources.chunks import count_rows
-from gmlfm.data.sources.preparing.assign_ids import number_items, number_users
+from gmlfm.data.sources.preparing.assign_ids import assign_item_ids, assign_user_ids
 from gmlfm.data.sources.preparing.encoding import encode_interactions, encode_side
 from gmlfm.data.sources.preparing.learning import learn
-from gmlfm.data.sources.preparing.partition import deal_interactions, deal_side
+from gmlfm.data.sources.preparing.partition import partition_interactions, partition_side
 from gmlfm.data.sources.preparing.plan import Plan, Step
 from gmlfm.errors import DataError, OptionError
 from gmlfm.storage import write_text
@@ -41,21 +41,21 @@ def prepare(
     if out.is_file():
         raise DataError(f"{out} is a file; name a folder.")
     if (out / "prepared.json").exists() and (out / ".work").exists():
-        return _close(out)  # an earlier try was stopped after its very last step but one
+        return _close(out)  # an earlier try was stopped before it had removed its intermediate files
     if (out / "prepared.json").exists():
         raise DataError(f"{out} is prepared already; remove it, or choose another folder.")
     if out.exists() and any(out.iterdir()) and not (out / ".work").exists():
         raise DataError(f"{out} holds other files; choose a new folder.")
     assert schema.interactions.path is not None
-    expected = count_rows(schema.interactions.path, folder)
-    n_buckets = min(_MOST_BUCKETS, math.ceil(expected / rows_per_bucket))
+    n_rows = count_rows(schema.interactions.path, folder)
+    n_buckets = min(_MOST_BUCKETS, math.ceil(n_rows / rows_per_bucket))
     plan = Plan(schema, folder, out, split, n_buckets, rows_per_bucket, progress or (lambda *_: None))
     _begin(plan)
-    deal_side(plan, "items", schema.items)
-    deal_side(plan, "users", schema.users)
-    deal_interactions(plan)
-    items = number_items(plan)
-    users = number_users(plan)
+    partition_side(plan, "items", schema.items)
+    partition_side(plan, "users", schema.users)
+    partition_interactions(plan)
+    items = assign_item_ids(plan)
+    users = assign_user_ids(plan)
     encoder, id_rows = learn(plan, users, items)
     widths: dict[str, int] = {}
     item_shards = encode_side(plan, "items", "item", items, encoder, id_rows["item"], widths)
@@ -66,11 +66,11 @@ def prepare(
 
 def _begin(plan: Plan) -> None:
     stamp = json.dumps(
-        {"source": plan.source_hash(), "split": plan.split, "buckets": plan.n_buckets, "rows": plan.rows_per_chunk}
+        {"source": plan.source_hash(), "split": plan.split, "n_buckets": plan.n_buckets, "rows_per_chunk": plan.rows_per_chunk}
     )
     path = plan.work / "stamp.json"
     if path.exists() and path.read_text(encoding="utf-8") != stamp:
-        # Of files that have changed since, or cut otherwise: what is there is ours and of no use.
+        # The files have changed since, or they were partitioned otherwise: the intermediate files are of no use.
         for name in (".work", "users", "items", "interactions"):
             shutil.rmtree(plan.out / name, ignore_errors=True)
         plan.notes.append("an unfinished preparation of other data was thrown away.")
@@ -86,24 +86,24 @@ def _finish(
     shards: tuple[ShardInfo, ...],
 ) -> PreparedData:
     encoder.values_table().write_parquet(plan.out / "values.parquet")
-    first = pl.read_parquet(plan.out / "interactions" / f"{shards[0].name}.parquet", n_rows=1)
-    told = json.loads((plan.work / "told.json").read_text(encoding="utf-8"))
+    columns = pl.read_parquet_schema(plan.out / "interactions" / f"{shards[0].name}.parquet")
+    done = json.loads((plan.work / "interactions" / "done.json").read_text(encoding="utf-8"))
     info = PreparedInfo(
         name=plan.schema.name,
         source_hash=plan.source_hash(),
         split=plan.split,
-        n_users=sum(one.rows for one in users),
-        n_items=sum(one.rows for one in items),
-        n_interactions=sum(one.rows for one in shards),
+        n_users=sum(shard.rows for shard in users),
+        n_items=sum(shard.rows for shard in items),
+        n_interactions=sum(shard.rows for shard in shards),
         fields=encoder.fields,
         widths=widths,
-        columns=tuple(first.columns),
+        columns=tuple(columns),
         users=users,
         items=items,
         interactions=shards,
-        user_id_type=told["user"],
-        item_id_type=told["item"],
-        notes=tuple(dict.fromkeys([*_side_notes(plan), *told["notes"], *plan.notes])),
+        user_id_type=done["user"],
+        item_id_type=done["item"],
+        notes=tuple(dict.fromkeys([*_side_notes(plan), *done["notes"], *plan.notes])),
     )
     info.write(plan.out)
     return _close(plan.out)
@@ -111,7 +111,7 @@ def _finish(
 
 def _close(out: Path) -> PreparedData:
     prepared = PreparedData(out)
-    _ = prepared.users, prepared.items  # the memory maps, so that the first reader need not wait
+    _ = prepared.users, prepared.items  # writes the memory maps, so that the first reader need not
     shutil.rmtree(out / ".work")
     return prepared
 

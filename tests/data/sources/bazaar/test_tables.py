@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gmlfm import load_dataset
+from gmlfm.data.sources.bazaar import Market, bazaar_dataset, write_bazaar
+from gmlfm.errors import DataError
+
+# A change of the market is a new version with a name of its own (bazaar-v2), never another hash here.
+BAZAAR_HASH = "d9673de29f43429f"
+
+
+SMALL = Market(n_users=300, n_purchases=3_600)
+
+
+def test_the_built_in_market_is_the_same_everywhere() -> None:
+    data = load_dataset("bazaar")
+    assert data.content_hash == BAZAAR_HASH
+    assert (len(data.seen_users), data.n_interactions) == (3_855, 46_712)
+    assert 45_800 < len(data.seen_items) < 46_300
+    assert data.warnings == ()
+    counts = np.bincount(data.item_numbers)[data.seen_items]
+    assert (counts == 1).mean() > 0.99
+    assert counts.max() >= 5
+    assert np.bincount(data.user_numbers).min() >= 5
+
+
+def test_another_seed_is_another_market() -> None:
+    hashes = {bazaar_dataset(Market(300, 3_600, seed)).content_hash for seed in (0, 0, 1)}
+    assert len(hashes) == 2
+
+
+def test_titles_are_readable() -> None:
+    data = bazaar_dataset(SMALL)
+    assert data.items.titles is not None
+    assert data.items.titles.str.contains(r"^.+ by .+, .+, .+, ships in .+$").all()
+
+
+def test_written_in_blocks_it_is_the_market_in_memory(tmp_path: Path) -> None:
+    large = Market(n_users=9_000, n_purchases=60_000)
+    assert large.n_blocks > 1
+    reports: list[tuple[int, int]] = []
+    write_bazaar(large, tmp_path / "m", lambda *report: reports.append(report))
+    assert reports[-1] == (large.n_blocks, large.n_blocks)
+    data = load_dataset(tmp_path / "m")
+    assert data.content_hash == bazaar_dataset(large).content_hash
+    assert data.n_interactions == 60_000
+    assert data.name == "bazaar-9000-60000-0"
+
+
+def test_a_market_that_does_not_fit_on_the_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    with pytest.raises(DataError, match=r"need about .* GiB, but .* has 0\.0 GiB free"):
+        write_bazaar(SMALL, tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,196 @@
+"""A prepared folder holds what encoding in memory gives, however finely it was partitioned and however often it was stopped."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from gmlfm import Encoder, Schema, load_dataset, make_split
+from gmlfm.cli import main
+from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.prepared import PreparedData
+from gmlfm.data.sources.preparing import prepare
+from gmlfm.errors import DataError, OptionError
+
+
+def readable(
+    describe: Callable[[np.ndarray], pl.DataFrame], table: AttributeTable
+) -> list[tuple[tuple[str, str, str, float], ...]]:
+    """Each row's attributes by name, with x, in an order that does not depend on row numbers."""
+    used = np.unique(table.ids[table.ids > 0])
+    names = dict(zip(used.tolist(), describe(used).rows(), strict=True)) if len(used) else {}
+    return [
+        tuple(sorted((*names[int(row)], round(float(x), 5)) for row, x in zip(ids, values, strict=True) if row))
+        for ids, values in zip(table.ids, table.values, strict=True)
+    ]
+
+
+def in_memory(folder: Path) -> list[Any]:
+    data = load_dataset(folder)
+    split = make_split(data)
+    parts = np.zeros(data.n_interactions, int)
+    parts[split.validation], parts[split.test] = 1, 2
+    encoder = Encoder.fit(data, np.flatnonzero(parts == 0))
+    encoded = encoder.encode(data)
+    users, items, context = (
+        readable(encoder.attribute_names, table) for table in (encoded.user, encoded.item, encoded.context)
+    )
+    rows = data.interactions.select("time", "label", "weight", "positive").rows()
+    return sorted(
+        (
+            data.users.ids[int(user)],
+            data.items.ids[int(item)],
+            int(parts[row]),
+            rows[row],
+            users[user],
+            items[item],
+            context[row],
+        )
+        for row, (user, item) in enumerate(zip(data.user_numbers, data.item_numbers, strict=True))
+    )
+
+
+def from_prepared(prepared: PreparedData) -> list[Any]:
+    values = pl.read_parquet(prepared.folder / "values.parquet")
+    fields = prepared.info.fields
+    texts = [values.filter(pl.col("field") == index)["value"] for index in range(len(fields))]
+    ids: dict[str, pl.Series] = {}
+    for side, part in (("users", "user"), ("items", "item")):
+        numbers = pl.concat(pl.read_parquet(path)["number"] for path in sorted((prepared.folder / side).glob("*.parquet")))
+        frame = prepared.side(side)  # type: ignore[arg-type]
+        assert numbers.to_list() == list(range(frame.height))
+        ids[part] = frame["id"]
+        # An id row's text is the id of the entity that has it.
+        index = next(index for index, field in enumerate(fields) if field.part == part and field.kind == "id")
+        rows = (prepared.users if part == "user" else prepared.items).ids[:, 0] - fields[index].offset - 2
+        named = {int(row): frame["id"][number] for number, row in enumerate(rows) if row >= 0}
+        texts[index] = pl.Series([named[row] for row in range(len(named))], dtype=pl.String)
+    no_ids = pl.Series([], dtype=pl.String)
+    encoder = Encoder(fields, tuple(texts), no_ids, no_ids, "text", "text")
+    users, items = (readable(encoder.attribute_names, table) for table in (prepared.users, prepared.items))
+    result = []
+    for shard in prepared.shards():
+        context = readable(encoder.attribute_names, shard.context)
+        rows = shard.columns.select("time", "label", "weight", "positive").rows()
+        for row, (user, item) in enumerate(zip(shard.users, shard.items, strict=True)):
+            result.append(
+                (
+                    ids["user"][int(user)],
+                    ids["item"][int(item)],
+                    int(shard.parts[row]),
+                    rows[row],
+                    users[user],
+                    items[item],
+                    context[row],
+                )
+            )
+    return sorted(result)
+
+
+@pytest.mark.parametrize("rows", [40, 300, 10_000])
+def test_a_prepared_folder_holds_what_encoding_in_memory_gives(shop: Path, tmp_path: Path, rows: int) -> None:
+    prepared = prepare(Schema.from_toml(shop / "dataset.toml"), shop, tmp_path / "out", rows_per_bucket=rows)
+    assert from_prepared(prepared) == in_memory(shop)
+    assert not (tmp_path / "out" / ".work").exists()
+    assert prepared.info.user_id_type == "text"  # as every id from a text file: 007 is not 7
+    notes = " ".join(prepared.info.notes)
+    assert "5 users have no row in the users table" in notes
+    assert "5 items have no row in the items table" in notes
+    assert "1 row(s) of the interactions have no user or no item" in notes
+    assert "repeated rows were merged" in notes
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+KILLED = """
+import os, shutil, signal, sys
+import polars as pl
+from gmlfm import Schema
+from gmlfm.data.sources.preparing import prepare
+from pathlib import Path
+
+market, out, left = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+
+def counted(call, kill_first):
+    def wrapper(*arguments, **options):
+        global left
+        left -= 1
+        if left == 0 and kill_first:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = call(*arguments, **options)
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+    return wrapper
+
+pl.DataFrame.write_parquet = counted(pl.DataFrame.write_parquet, False)
+shutil.rmtree = counted(shutil.rmtree, True)
+prepare(Schema.from_toml(market / "dataset.toml"), market, out, rows_per_bucket=1_000, progress=lambda step, *_: print(step, flush=True))
+"""
+
+
+def test_killed_in_any_step_it_goes_on_to_the_same_folder(
+    small_market: Path, small_prepared: PreparedData, tmp_path: Path
+) -> None:
+    out = tmp_path / "killed"
+    steps = []
+    for n_writes in (6, 32, 30, 36, 16, 14):
+        command = [sys.executable, "-c", KILLED, str(small_market), str(out), str(n_writes)]
+        killed = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert killed.returncode == -signal.SIGKILL, killed.stderr
+        steps.append(killed.stdout.splitlines()[-1])
+    every_step = ["reading items", "reading interactions", "numbering items", "numbering users"]
+    assert steps == [*every_step, "encoding users", "encoding interactions"]
+    assert (out / "prepared.json").exists()  # only the intermediate files are left to be removed
+    assert (out / ".work").exists()
+    prepare(Schema.from_toml(small_market / "dataset.toml"), small_market, out, rows_per_bucket=1_000)
+    assert tree(out) == tree(small_prepared.folder)
+
+
+def test_what_must_not_be_mixed_is_refused(shop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    schema = Schema.from_toml(shop / "dataset.toml")
+    prepare(schema, shop, tmp_path / "out")
+    with pytest.raises(DataError, match="is prepared already"):
+        prepare(schema, shop, tmp_path / "out")
+    with pytest.raises(DataError, match="holds other files"):
+        prepare(schema, shop, shop)
+    with pytest.raises(OptionError, match="leave-one-out or none"):
+        prepare(schema, shop, tmp_path / "new", split="random")
+    (tmp_path / "half" / ".work").mkdir(parents=True)
+    (tmp_path / "half" / ".work" / "stamp.json").write_text("{}")
+    notes = prepare(schema, shop, tmp_path / "half").info.notes
+    assert "an unfinished preparation of other data was thrown away." in notes
+    with pytest.raises(DataError, match="is a file; name a folder"):
+        prepare(schema, shop, shop / "users.csv")
+    assert main(["data", "prepare", str(shop), "--out", str(tmp_path / "x"), "--rows-in-memory", "0"]) == 2
+    assert "expected 1 or more" in capsys.readouterr().err
+
+
+def test_the_built_in_market_can_be_prepared_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "prepare", "bazaar", "--out", str(tmp_path / "p"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["interactions"] == 46_712
+
+
+def test_partitioned_otherwise_an_unfinished_preparation_begins_anew(tmp_path: Path) -> None:
+    pl.DataFrame({"u": [n % 50 for n in range(1000)], "i": [n for n in range(1000)]}).write_parquet(tmp_path / "e.parquet")
+    (tmp_path / "dataset.toml").write_text('[interactions]\npath = "e.parquet"\nuser = "u"\nitem = "i"\n')
+    schema = Schema.from_toml(tmp_path / "dataset.toml")
+
+    def stop(step: str, done: int, of: int) -> None:
+        if (step, done) == ("reading interactions", 1):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(schema, tmp_path, tmp_path / "out", rows_per_bucket=500, progress=stop)
+    assert prepare(schema, tmp_path, tmp_path / "out", rows_per_bucket=999).info.n_interactions == 1000
