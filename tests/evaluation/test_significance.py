@@ -23,7 +23,7 @@ def slow_wilcoxon(differences: np.ndarray) -> float:
     nonzero = [difference for difference in differences.tolist() if difference != 0]
     magnitudes = [abs(difference) for difference in nonzero]
     n = len(nonzero)
-    ranks = [sum(other < own for other in magnitudes) + (magnitudes.count(own) + 1) / 2 for own in magnitudes]
+    ranks = [sum(other < size for other in magnitudes) + (magnitudes.count(size) + 1) / 2 for size in magnitudes]
     ties = sum(magnitudes.count(size) ** 3 - magnitudes.count(size) for size in set(magnitudes))
     variance = n * (n + 1) * (2 * n + 1) / 24 - ties / 48
     positive = sum(rank for rank, difference in zip(ranks, nonzero, strict=True) if difference > 0)
