@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -10,28 +11,36 @@ from gmlfm.distances import ACTIVATIONS, MEASURES, Layers, Linear, Measure, Tran
 from gmlfm.errors import OptionError
 
 
+@pytest.fixture(autouse=True)
+def _seeded() -> Iterator[None]:
+    """Weights are drawn from torch's generator: seeded for each test, and as before after it."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
 def slow(name: str, p: float, a: Tensor, b: Tensor) -> float:
-    apart = [abs(float(one - other)) for one, other in zip(a, b, strict=True)]
+    differences = [abs(float(left - right)) for left, right in zip(a, b, strict=True)]
     if name == "squared":
-        return sum(one * one for one in apart)
+        return sum(difference * difference for difference in differences)
     if name == "manhattan":
-        return sum(apart)
+        return sum(differences)
     if name == "chebyshev":
-        return max(apart)
+        return max(differences)
     if name == "cosine":
         return float(a @ b) / (math.sqrt(float(a @ a)) * math.sqrt(float(b @ b)))
     power = 2.0 if name == "euclidean" else p
-    return float(sum(one**power for one in apart) ** (1 / power))
+    return float(sum(difference**power for difference in differences) ** (1 / power))
 
 
 @pytest.mark.parametrize("name", MEASURES)
 @pytest.mark.parametrize("p", [1.0, 3.0])
 def test_each_measure_is_its_definition(name: str, p: float) -> None:
     left, right = torch.randn(3, 5, dtype=torch.float64), torch.randn(4, 5, dtype=torch.float64)
-    found = Measure(name, p)(left, right)
+    distances = Measure(name, p)(left, right)
     for i in range(3):
         for j in range(4):
-            assert float(found[i, j]) == pytest.approx(slow(name, p, left[i], right[j]), rel=1e-9)
+            assert float(distances[i, j]) == pytest.approx(slow(name, p, left[i], right[j]), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", MEASURES)
@@ -77,7 +86,7 @@ def test_layers_are_the_printed_composition(activation: str, layers: int) -> Non
     assert sum(isinstance(module, torch.nn.Dropout) for module in transform.layers) == max(layers - 1, 0)
 
 
-def test_at_unit_length_a_zero_vector_stays_zero_and_its_slope_is_finite() -> None:
+def test_at_unit_length_a_zero_vector_stays_zero_and_its_gradient_is_finite() -> None:
     transform = Transform(unit=True)
     v = torch.stack([torch.zeros(3), torch.tensor([3.0, 4.0, 0.0])]).requires_grad_()
     z = transform(v)

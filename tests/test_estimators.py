@@ -28,9 +28,10 @@ def crossed(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
 def test_a_pair_of_columns_is_learned_dense_and_sparse_alike() -> None:
     table, target = crossed()
     features = OneHotEncoder().fit_transform(table)
-    dense, thin = (GMLFMRegressor(random_state=0).fit(one, target) for one in (features.toarray(), sparse.csr_matrix(features)))
+    dense = GMLFMRegressor(random_state=0).fit(features.toarray(), target)
+    from_sparse = GMLFMRegressor(random_state=0).fit(sparse.csr_matrix(features), target)
     assert dense.score(features.toarray(), target) > 0.9
-    np.testing.assert_allclose(dense.predict(features.toarray()), thin.predict(features), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(dense.predict(features.toarray()), from_sparse.predict(features), rtol=1e-5, atol=1e-6)
 
 
 def test_in_a_pipeline_and_a_grid() -> None:

@@ -28,11 +28,7 @@ class Transform(nn.Module):
 
     def forward(self, v: Tensor) -> Tensor:
         z = self.transformed(v)
-        if not self.unit:
-            return z
-        squares = (z * z).sum(-1, keepdim=True)
-        # The root of a clamped square has no infinite slope at the zero vector.
-        return z / squares.clamp_min(_SMALLEST).sqrt()
+        return directions(z) if self.unit else z
 
     def transformed(self, v: Tensor) -> Tensor:
         return v
@@ -79,10 +75,10 @@ class Layers(Transform):
             raise OptionError(f"layers is {n_layers}; expected 0 to 3.")
         if not 0 <= dropout < 1:
             raise OptionError(f"dropout is {dropout}; expected at least 0 and below 1.")
-        parts: list[nn.Module] = []
-        for at in range(n_layers):
-            if at and dropout:
-                parts.append(nn.Dropout(dropout))
+        modules: list[nn.Module] = []
+        for index in range(n_layers):
+            if index and dropout:
+                modules.append(nn.Dropout(dropout))
             layer = nn.Linear(n_factors, n_factors)
             with torch.no_grad():
                 layer.weight.copy_(_square(n_factors, start))
@@ -90,8 +86,8 @@ class Layers(Transform):
                     layer.bias.normal_(0.0, 0.01)
                 else:
                     layer.bias.zero_()
-            parts += [layer, ACTIVATIONS[activation]()]
-        self.layers = nn.Sequential(*parts)
+            modules += [layer, ACTIVATIONS[activation]()]
+        self.layers = nn.Sequential(*modules)
         self._activation = activation if n_layers else "identity"
 
     def packed(self) -> tuple[list[nn.Parameter], list[nn.Parameter], str]:
@@ -104,7 +100,7 @@ class Layers(Transform):
 
 
 class Measure:
-    """How far apart two transformed features are: (..., F, K), (..., G, K) -> (..., F, G)."""
+    """The distance of two transformed attributes: (..., F, K), (..., G, K) -> (..., F, G)."""
 
     def __init__(self, name: str = "squared", p: float = 2.0) -> None:
         if name not in MEASURES:
@@ -125,7 +121,7 @@ class Measure:
         |a - b|^2 = (-2a, 1, |a|^2) . (b, |b|^2, 1); the cosine is the inner product of the directions.
         """
         if self.name == "cosine":
-            return _directions(z)
+            return directions(z)
         squares = (z * z).sum(-1, keepdim=True)
         ones = torch.ones_like(squares)
         return torch.cat([-2.0 * z, ones, squares] if left else [z, squares, ones], dim=-1)
@@ -134,28 +130,25 @@ class Measure:
         if self.name == "squared":
             return squared_distances(left, right)
         if self.name == "cosine":
-            return _directions(left) @ _directions(right).transpose(-1, -2)
-        apart = (left.unsqueeze(-2) - right.unsqueeze(-3)).abs()
+            return directions(left) @ directions(right).transpose(-1, -2)
+        differences = (left.unsqueeze(-2) - right.unsqueeze(-3)).abs()
         if self.name == "manhattan":
-            return apart.sum(-1)
+            return differences.sum(-1)
         if self.name == "chebyshev":
-            return apart.amax(-1)
+            return differences.amax(-1)
         p = 2.0 if self.name == "euclidean" else self.p
         if p == 1.0:
-            return apart.sum(-1)
-        # At coinciding points the root has a corner; there the distance is 0 and so is its gradient.
-        powers = apart.pow(p).sum(-1)
-        together = powers <= 0
-        return torch.where(together, 0.0, powers.masked_fill(together, 1.0).pow(1.0 / p))
+            return differences.sum(-1)
+        # At coinciding points the root has a corner: the distance is 0 and its gradient is set to 0.
+        powers = differences.pow(p).sum(-1)
+        coincides = powers <= 0
+        return torch.where(coincides, 0.0, powers.masked_fill(coincides, 1.0).pow(1.0 / p))
 
 
 def directions(z: Tensor) -> Tensor:
     """z at unit length, the zero vector left at zero: the cosine is the inner product of these."""
-    return _directions(z)
-
-
-def _directions(z: Tensor) -> Tensor:
     squares = (z * z).sum(-1, keepdim=True)
+    # The root of a clamped square has no infinite gradient at the zero vector.
     return z / squares.clamp_min(_SMALLEST).sqrt()
 
 

@@ -22,11 +22,15 @@ class OptionError(GmlfmError):
     """An option or argument has a value that is not allowed."""
 
 
-def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """'; did you mean ...?' where something known is close, otherwise the list of what is known."""
-    names = list(known)
-    by_case = {name.lower(): name for name in names}
-    close = get_close_matches(given.lower(), by_case, n=1, cutoff=0.6)
+class NotSupportedError(OptionError):
+    """This model cannot do what was asked."""
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """'; did you mean ...?' where a choice is close to the name, otherwise the list of choices."""
+    names = list(choices)
+    by_case = {choice.lower(): choice for choice in names}
+    close = get_close_matches(name.lower(), by_case, n=1, cutoff=0.6)
     if close:
         return f"; did you mean '{by_case[close[0]]}'?"
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")

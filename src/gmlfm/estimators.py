@@ -56,10 +56,10 @@ class _Vectors:
 
 
 class _Machine:
-    """One trained GML-FM over the columns of a matrix."""
+    """A trained GML-FM over the columns of a matrix."""
 
     def __init__(self, matrix: sparse.csr_matrix, targets: Floats, loss: str, options: dict[str, Any], seed: int) -> None:
-        # One scale a column, so that a column in the thousands does not drown one in hundredths; zeros stay zeros.
+        # One scale a column, so that a column in the thousands does not drown a column in hundredths; zeros stay zeros.
         largest = abs(matrix).max(axis=0).toarray().ravel()
         self.scale = np.where(largest > 0, largest, 1.0)
         torch.manual_seed(seed)
@@ -69,7 +69,7 @@ class _Machine:
         )
         training.check("implicit" if loss == "logistic" else "rating", 0)
         trainer = Trainer(model, matrix.shape[1] + 1, training)
-        trainer.fit(_Vectors(self._scaled(matrix), targets, options["batch_size"], seed), None, "", _Quiet())
+        trainer.fit(_Vectors(self._scaled(matrix), targets, options["batch_size"], seed), None, "", _NullObserver())
         if trainer.diverged:
             raise DivergedError(trainer.diverged)
         self.model, self.table = trainer.model.eval(), trainer.table
@@ -81,8 +81,8 @@ class _Machine:
             scores: npt.NDArray[np.float64] = self.model(self.table, attributes).double().numpy()
         return scores
 
-    def _scaled(self, rows: sparse.csr_matrix) -> sparse.csr_matrix:
-        return sparse.csr_matrix(rows @ sparse.diags(1.0 / self.scale))
+    def _scaled(self, matrix: sparse.csr_matrix) -> sparse.csr_matrix:
+        return sparse.csr_matrix(matrix @ sparse.diags(1.0 / self.scale))
 
 
 class _Estimator(BaseEstimator):  # type: ignore[misc]
@@ -145,8 +145,8 @@ class GMLFMClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
         self.classes_, codes = np.unique(targets, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"GMLFMClassifier needs two classes or more; the data have one class, {self.classes_[0]!r}.")
-        wanted = [1] if len(self.classes_) == 2 else range(len(self.classes_))
-        self.machines_ = [self._machine(checked, np.where(codes == one, 1.0, -1.0), "logistic") for one in wanted]
+        class_codes = [1] if len(self.classes_) == 2 else range(len(self.classes_))
+        self.machines_ = [self._machine(checked, np.where(codes == code, 1.0, -1.0), "logistic") for code in class_codes]
         self.n_iter_ = self.epochs
         return self
 
@@ -158,18 +158,20 @@ class GMLFMClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
     def predict(self, X: Any) -> npt.NDArray[Any]:
         scores = self.decision_function(X)
         codes = (scores > 0).astype(int) if len(self.classes_) == 2 else scores.argmax(axis=1)
-        found: npt.NDArray[Any] = self.classes_[codes]
-        return found
+        labels: npt.NDArray[Any] = self.classes_[codes]
+        return labels
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         chances = 1.0 / (1.0 + np.exp(-np.clip(self.decision_function(X), -500, 500)))
         if len(self.classes_) == 2:
             return np.column_stack([1.0 - chances, chances])
-        total: npt.NDArray[np.float64] = chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-12)
-        return total
+        shares: npt.NDArray[np.float64] = chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-12)
+        return shares
 
 
-class _Quiet:
+class _NullObserver:
+    """Ignores training events."""
+
     def on_step(self, done: int, total: int, loss: float) -> None:
         pass
 
@@ -183,6 +185,6 @@ def _padded(matrix: sparse.csr_matrix) -> tuple[npt.NDArray[np.int32], Floats]:
     ids = np.full((matrix.shape[0], width), PADDING, np.int32)
     x = np.zeros((matrix.shape[0], width), np.float32)
     row = np.repeat(np.arange(len(lengths)), lengths)
-    place = np.arange(len(row)) - np.repeat(matrix.indptr[:-1], lengths)
-    ids[row, place], x[row, place] = matrix.indices + 1, matrix.data
+    column = np.arange(len(row)) - np.repeat(matrix.indptr[:-1], lengths)
+    ids[row, column], x[row, column] = matrix.indices + 1, matrix.data
     return ids, x

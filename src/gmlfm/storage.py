@@ -1,22 +1,24 @@
-"""Writing that never leaves half a file: everything goes to a temporary neighbour first and is renamed when whole.
-And where our own cache is, and how much memory there is."""
+"""Writing that never leaves half a file: content goes to a temporary neighbour and is renamed when complete.
+And where the cache is, and how much memory is free."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import platformdirs
+import psutil
+
 from gmlfm.errors import DataError
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all."""
-    with _telling(path):
+    """Write a text file completely or not at all."""
+    with _reporting_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -35,10 +37,10 @@ def write_text(path: Path, text: str) -> None:
 def new_folder(path: Path, holds: tuple[str, ...] = ()) -> Iterator[Path]:
     """A temporary folder that takes the place of `path` when the block ends well; otherwise `path` stays as it was.
 
-    holds: the names that it will hold. A folder with anything else in it is somebody's own and is never replaced.
+    holds: the names that it will hold. A folder with anything else in it belongs to the user and is never replaced.
     """
     _refuse_foreign_files(path, holds)
-    with _telling(path):
+    with _reporting_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
         os.chmod(temporary, 0o777 & ~_umask())
@@ -61,13 +63,13 @@ def new_folder(path: Path, holds: tuple[str, ...] = ()) -> Iterator[Path]:
 def _refuse_foreign_files(path: Path, holds: tuple[str, ...]) -> None:
     if path.is_file():
         raise DataError(f"{path} is a file; a folder is to be written there, choose another place.")
-    foreign = sorted({one.name for one in path.iterdir()} - set(holds)) if path.is_dir() else []
+    foreign = sorted({entry.name for entry in path.iterdir()} - set(holds)) if path.is_dir() else []
     if foreign:
         raise DataError(f"{path} holds '{foreign[0]}', which would be lost; choose a new folder, or empty this one.")
 
 
 @contextmanager
-def _telling(path: Path) -> Iterator[None]:
+def _reporting_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -75,12 +77,9 @@ def _telling(path: Path) -> Iterator[None]:
         raise DataError(f"{path} could not be written ({reason}); what was there before is unchanged.") from error
 
 
-def free_memory() -> int | None:
-    """Bytes of memory that are free, where the system tells."""
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return None
+def free_memory() -> int:
+    """Bytes of memory that can be had without swapping."""
+    return int(psutil.virtual_memory().available)
 
 
 def _umask() -> int:
@@ -90,10 +89,5 @@ def _umask() -> int:
 
 
 def cache_folder() -> Path:
-    """The platform's folder for data that can be had again."""
-    home = Path.home()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", home / "AppData" / "Local")) / "gmlfm"
-    if sys.platform == "darwin":
-        return home / "Library" / "Caches" / "gmlfm"
-    return Path(os.environ.get("XDG_CACHE_HOME", home / ".cache")) / "gmlfm"
+    """The platform's folder for data that can be had again: ~/.cache/gmlfm on Linux."""
+    return platformdirs.user_cache_path("gmlfm", appauthor=False, opinion=False)

@@ -2,38 +2,135 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmlfm.errors import DataError
-from gmlfm.evaluation.metrics import auc, coverage, log_loss, mae, novelty, places, ranking_metrics, rmse
-from gmlfm.evaluation.significance import bootstrap_interval, compare, paired_t_test, wilcoxon
+from gmlfm.errors import DataError, OptionError
+from gmlfm.evaluation import metrics
+from gmlfm.evaluation.metrics import (
+    Places,
+    RecommendedLists,
+    auc,
+    checked_cutoffs,
+    coverage,
+    default_metric,
+    expected_gain,
+    list_metric,
+    list_metrics,
+    log_loss,
+    mae,
+    novelty,
+    places,
+    ranking_metric,
+    ranking_metrics,
+    rmse,
+    uncut_metric,
+)
+from gmlfm.retrieval.ranking import DEFAULT_N
+
+LISTS = RecommendedLists(np.array([[0, 1], [1, -1]], np.int32), 4, np.array([3, 0, 9]), 7)
 
 
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.integers(0, 3), st.integers(1, 4))
-def test_metrics_are_the_mean_over_every_order_of_ties(others: list[int], target: int, n: int) -> None:
+@pytest.fixture
+def _own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metrics that a test registers are gone after it."""
+    for registry in ("_RANKING", "_UNCUT", "_LISTS"):
+        monkeypatch.setattr(metrics, registry, dict(getattr(metrics, registry)))
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.integers(0, 3))
+def test_metrics_are_the_mean_over_every_order_of_ties(others: list[int], target: int) -> None:
     """The slow twin: every permutation of the candidates, then a stable sort by score."""
-    scored = [(target, True), *((one, False) for one in others)]
-    hits, gains, reciprocal = [], [], []
-    for order in itertools.permutations(scored):
-        ranked = sorted(order, key=lambda one: -one[0])
-        place = next(at for at, one in enumerate(ranked) if one[1])
-        hits.append(place < n)
-        gains.append(1 / math.log2(place + 2) if place < n else 0.0)
-        reciprocal.append(1 / (place + 1) if place < n else 0.0)
-    found = ranking_metrics(places(np.array([target], np.float32), np.array([others], np.float32)), n)
-    assert found[f"hr@{n}"][0] == pytest.approx(np.mean(hits))
-    assert found[f"ndcg@{n}"][0] == pytest.approx(np.mean(gains))
-    assert found[f"mrr@{n}"][0] == pytest.approx(np.mean(reciprocal))
-    assert found[f"precision@{n}"][0] == pytest.approx(np.mean(hits) / n)
+    candidates = [(target, True), *((score, False) for score in others)]
+    target_places = []
+    for order in itertools.permutations(candidates):
+        ranked = sorted(order, key=lambda candidate: -candidate[0])
+        target_places.append(next(place for place, (_, is_target) in enumerate(ranked) if is_target))
+    values = ranking_metrics(places(np.array([target], np.float32), np.array([others], np.float32)), (1, 2, 4))
+    for n in (1, 2, 4):
+        hit = np.mean([place < n for place in target_places])
+        reciprocal = np.mean([1 / (place + 1) if place < n else 0.0 for place in target_places])
+        assert values[f"hr@{n}"][0] == values[f"recall@{n}"][0] == pytest.approx(hit)
+        assert values[f"ndcg@{n}"][0] == pytest.approx(
+            np.mean([1 / math.log2(place + 2) if place < n else 0.0 for place in target_places])
+        )
+        assert values[f"mrr@{n}"][0] == values[f"map@{n}"][0] == pytest.approx(reciprocal)
+        assert values[f"precision@{n}"][0] == pytest.approx(hit / n)
+    assert values["mrr"][0] == pytest.approx(np.mean([1 / (place + 1) for place in target_places]), rel=1e-12)
+
+
+def test_the_default_cutoff_is_reported_in_its_order() -> None:
+    values = ranking_metrics(Places(np.array([0]), np.array([0])))
+    assert list(values) == ["hr@10", "ndcg@10", "mrr@10", "recall@10", "precision@10", "map@10", "mrr"]
+    assert default_metric("ndcg") == f"ndcg@{DEFAULT_N}" == "ndcg@10"
+
+
+def test_each_cutoff_gives_what_it_gives_alone() -> None:
+    rng = np.random.default_rng(0)
+    ranks = Places(rng.integers(0, 30, 50), rng.integers(0, 5, 50))
+    together = ranking_metrics(ranks, (20, 5, 1))
+    assert len(together) == 3 * 6 + 1
+    for n in (1, 5, 20):
+        for name, values in ranking_metrics(ranks, (n,)).items():
+            np.testing.assert_array_equal(together[name], values)
+
+
+def test_the_uncut_reciprocal_rank_is_exact_far_down_a_large_catalogue() -> None:
+    """Without ties as with them: a difference of harmonic numbers alone loses digits."""
+    ranks = Places(np.array([0, 4, 9_999_999, 1_000, 0]), np.array([0, 0, 0, 2, 1]))
+    expected = [1.0, 0.2, 1e-7, (1 / 1001 + 1 / 1002 + 1 / 1003) / 3, 0.75]
+    np.testing.assert_allclose(ranking_metrics(ranks)["mrr"], expected, rtol=1e-11)
+    assert ranking_metrics(ranks)["mrr"][2] == 1e-7
 
 
 def test_a_constant_scorer_gets_its_chance_and_no_more() -> None:
-    where = places(np.zeros(5, np.float32), np.zeros((5, 99), np.float32))
-    assert ranking_metrics(where)["hr@10"].tolist() == pytest.approx([0.1] * 5)
+    ranks = places(np.zeros(5, np.float32), np.zeros((5, 99), np.float32))
+    assert ranking_metrics(ranks)["hr@10"].tolist() == pytest.approx([0.1] * 5)
+
+
+@pytest.mark.parametrize("cutoffs", [(), (0,), (5, -1), (5, 5), (2.5,), (True,), "10", ("10",), None])
+def test_wrong_cutoffs_are_refused(cutoffs: Any) -> None:
+    with pytest.raises(
+        OptionError, match=r"^cutoffs is .*; expected whole numbers of 1 or more, each once, such as \(5, 10\)\.$"
+    ):
+        checked_cutoffs(cutoffs)
+
+
+def test_cutoffs_are_put_in_order() -> None:
+    assert checked_cutoffs([20, np.int64(5)]) == checked_cutoffs(np.array([5, 20])) == (5, 20)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("_own_registry")
+def test_a_new_metric_is_one_decorated_function() -> None:
+    @ranking_metric("top-half")
+    def _(places: Places, n: int) -> Any:
+        return expected_gain(places, np.ones((n + 1) // 2))
+
+    @uncut_metric("mean-rank")
+    def _(places: Places) -> Any:
+        return places.better + places.tied / 2 + 1.0
+
+    @list_metric("n-lists")
+    def _(lists: RecommendedLists) -> float:
+        return float(lists.items.shape[0])
+
+    values = ranking_metrics(Places(np.array([0, 2]), np.array([0, 1])), (4,))
+    assert values["top-half@4"].tolist() == [1.0, 0.0]
+    assert values["mean-rank"].tolist() == [1.0, 3.5]
+    assert list_metrics(LISTS, (1,))["n-lists@1"] == 2.0
+
+
+@pytest.mark.usefixtures("_own_registry")
+@pytest.mark.parametrize(
+    ("register", "name"), [(ranking_metric, "ndcg"), (ranking_metric, "novelty"), (list_metric, "hr"), (uncut_metric, "mrr")]
+)
+def test_a_name_is_registered_once(register: Any, name: str) -> None:
+    with pytest.raises(OptionError, match=f"^a metric '{name}' is registered already; choose another name.$"):
+        register(name)
 
 
 def test_nan_raises() -> None:
@@ -50,45 +147,26 @@ def test_errors_of_predictions() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=20))
-def test_auc_is_the_share_of_pairs_in_the_right_order(scored: list[tuple[int, bool]]) -> None:
-    positives, negatives = [one for one, yes in scored if yes], [one for one, yes in scored if not yes]
-    found = auc(np.array([one for one, _ in scored], float), np.array([yes for _, yes in scored]))
+def test_auc_is_the_share_of_pairs_in_the_right_order(instances: list[tuple[int, bool]]) -> None:
+    positives = [score for score, is_positive in instances if is_positive]
+    negatives = [score for score, is_positive in instances if not is_positive]
+    share = auc(np.array([score for score, _ in instances], float), np.array([is_positive for _, is_positive in instances]))
     if not positives or not negatives:
-        assert math.isnan(found)
+        assert math.isnan(share)
         return
     wins = sum((a > b) + 0.5 * (a == b) for a in positives for b in negatives)
-    assert found == pytest.approx(wins / (len(positives) * len(negatives)))
+    assert share == pytest.approx(wins / (len(positives) * len(negatives)))
 
 
 def test_log_loss_coverage_and_novelty() -> None:
     assert log_loss(np.array([0.0, 2.0]), np.array([True, False])) == pytest.approx(
         (math.log(2) + math.log(1 + math.exp(2))) / 2
     )
-    recommended = np.array([[0, 1], [1, -1]], np.int32)
-    assert coverage(recommended, 4) == 0.5
-    assert novelty(recommended, np.array([3, 0, 9]), 7) == pytest.approx(-(math.log2(4 / 8) + 2 * math.log2(1 / 8)) / 3)
-
-
-def test_paired_tests_agree_with_scipy() -> None:
-    from scipy import stats
-
-    rng = np.random.default_rng(0)
-    for n in (5, 30, 500):
-        apart = rng.normal(0.2, 1, n)
-        assert paired_t_test(apart) == pytest.approx(stats.ttest_1samp(apart, 0).pvalue, rel=1e-9)
-        assert wilcoxon(apart) == pytest.approx(stats.wilcoxon(apart, method="asymptotic", correction=False).pvalue, rel=1e-9)
-    tied = rng.integers(-2, 3, 200).astype(float)
-    assert wilcoxon(tied) == pytest.approx(stats.wilcoxon(tied, method="asymptotic", correction=False).pvalue, rel=1e-9)
-
-
-def test_a_comparison_of_two_runs() -> None:
-    rng = np.random.default_rng(1)
-    one = rng.random(400)
-    found = compare(one + 0.1, one)
-    assert found.difference == pytest.approx(0.1)
-    assert (found.t_test, found.wilcoxon) == (pytest.approx(0.0, abs=1e-9), pytest.approx(0.0, abs=1e-9))
-    assert compare(one, one).t_test == 1.0
-    low, high = bootstrap_interval(one)
-    assert low < one.mean() < high
-    with pytest.raises(DataError, match="cannot be paired"):
-        compare(one, one[1:])
+    assert coverage(LISTS) == 0.5
+    assert novelty(LISTS) == pytest.approx(-(math.log2(4 / 8) + 2 * math.log2(1 / 8)) / 3)
+    assert list_metrics(LISTS, (1, 2)) == {
+        "coverage@1": 0.5,
+        "novelty@1": pytest.approx(-(math.log2(4 / 8) + math.log2(1 / 8)) / 2),
+        "coverage@2": 0.5,
+        "novelty@2": novelty(LISTS),
+    }

@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 from gmlfm.retrieval import Cap, best_items
 
 
-def slow(scores: np.ndarray, items: np.ndarray, n: int, gone: list[np.ndarray], caps: list[Cap]) -> list[list[int]]:
-    """One item after another: the best that is left and that every cap still allows; ties by place."""
+def slow(scores: np.ndarray, items: np.ndarray, n: int, left_out: list[np.ndarray], caps: list[Cap]) -> list[list[int]]:
+    """Item after item: the best that is left and that every cap still allows; ties by place."""
     result = []
-    for row, out in zip(scores, gone, strict=True):
+    for row, excluded in zip(scores, left_out, strict=True):
         chosen: list[int] = []
         for _ in range(n):
             allowed = [
                 place
                 for place, item in enumerate(items)
-                if item not in out
+                if item not in excluded
                 and item not in chosen
                 and all(
-                    cap.groups[item] < 0 or sum(cap.groups[one] == cap.groups[item] for one in chosen) < cap.most
+                    cap.groups[item] < 0 or sum(cap.groups[other] == cap.groups[item] for other in chosen) < cap.most
                     for cap in caps
                 )
             ]
@@ -36,51 +36,50 @@ def test_it_is_the_obvious_top_n(seed: int, n: int, capped: bool, most: int) -> 
     rng = np.random.default_rng(seed)
     items = np.sort(rng.choice(15, 9, replace=False)).astype(np.int32)
     scores = rng.integers(0, 4, (3, 9)).astype(np.float32)  # many ties
-    gone = [rng.choice(15, rng.integers(0, 6), replace=False).astype(np.int32) for _ in range(3)]
+    left_out = [rng.choice(15, rng.integers(0, 6), replace=False).astype(np.int32) for _ in range(3)]
     caps = [Cap(rng.integers(-1, 3, 15).astype(np.int32), most)] if capped else []
-    expected = slow(scores, items, min(n, 9), gone, caps)
-    found = best_items(scores.copy(), items, n, gone, caps)
+    expected = slow(scores, items, min(n, 9), left_out, caps)
+    top = best_items(scores.copy(), items, n, left_out, caps)
     for row, chosen in enumerate(expected):
-        kept = found.items[row][found.items[row] >= 0].tolist()
-        assert kept == chosen
-        place = {int(item): at for at, item in enumerate(items)}
-        np.testing.assert_array_equal(found.scores[row, : len(chosen)], [scores[row, place[item]] for item in chosen])
+        assert top.items[row][top.items[row] >= 0].tolist() == chosen
+        place = {int(item): index for index, item in enumerate(items)}
+        np.testing.assert_array_equal(top.scores[row, : len(chosen)], [scores[row, place[item]] for item in chosen])
 
 
 def test_several_caps_hold_together() -> None:
     scores = np.arange(6, dtype=np.float32)[None, ::-1].copy()
     genre, seller = np.array([0, 0, 0, 1, 1, 1], np.int32), np.array([0, 1, 1, 0, 2, 2], np.int32)
-    found = best_items(scores, np.arange(6, dtype=np.int32), 6, (), [Cap(genre, 2), Cap(seller, 1)])
-    assert found.items[0].tolist() == [0, 1, 4, -1, -1, -1]
+    top = best_items(scores, np.arange(6, dtype=np.int32), 6, (), [Cap(genre, 2), Cap(seller, 1)])
+    assert top.items[0].tolist() == [0, 1, 4, -1, -1, -1]
 
 
 @pytest.mark.parametrize("n", [1, 5, 50])
 def test_nothing_is_changed_when_nothing_is_left_out(n: int) -> None:
     scores = np.random.default_rng(0).normal(size=(4, 50)).astype(np.float32)
-    found = best_items(scores.copy(), np.arange(50, dtype=np.int32), n)
-    assert np.array_equal(found.items, np.argsort(-scores, axis=1)[:, :n])
+    top = best_items(scores.copy(), np.arange(50, dtype=np.int32), n)
+    assert np.array_equal(top.items, np.argsort(-scores, axis=1)[:, :n])
 
 
 @given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 2))
 def test_caps_reach_as_deep_as_they_must(seed: int, n: int, most: int) -> None:
-    """The best hundred items are of one group, so that more of the ranking is needed than a first look takes."""
+    """The best hundred items are of one group, so that more of the ranking is needed than is sorted at first."""
     rng = np.random.default_rng(seed)
     items = np.arange(200, dtype=np.int32)
     scores = np.sort(rng.integers(0, 50, (2, 200)).astype(np.float32), axis=1)[:, ::-1].copy()
     groups = np.where(items < 100, 0, rng.integers(-1, 4, 200)).astype(np.int32)
-    gone = [np.array([0, 3], np.int32), np.array([150, 500], np.int32)]
-    expected = slow(scores, items, n, gone, [Cap(groups, most)])
-    found = best_items(scores.copy(), items, n, gone, [Cap(groups, most)])
-    assert [row[row >= 0].tolist() for row in found.items] == expected
+    left_out = [np.array([0, 3], np.int32), np.array([150, 500], np.int32)]
+    expected = slow(scores, items, n, left_out, [Cap(groups, most)])
+    top = best_items(scores.copy(), items, n, left_out, [Cap(groups, most)])
+    assert [row[row >= 0].tolist() for row in top.items] == expected
 
 
-@pytest.mark.parametrize("n_gone", [2, 40])
+@pytest.mark.parametrize("n_left_out", [2, 40])
 @pytest.mark.parametrize("ordered", [True, False])
-def test_items_in_any_order_are_left_out(n_gone: int, ordered: bool) -> None:
+def test_items_in_any_order_are_left_out(n_left_out: int, ordered: bool) -> None:
     rng = np.random.default_rng(3)
     items = rng.permutation(50)[:30].astype(np.int32)
     items = np.sort(items) if ordered else items
     scores = rng.normal(size=(2, 30)).astype(np.float32)
-    gone = [rng.choice(60, n_gone, replace=False).astype(np.int32), np.array([], np.int32)]
-    found = best_items(scores.copy(), items, 5, gone)
-    assert [row[row >= 0].tolist() for row in found.items] == slow(scores, items, 5, gone, [])
+    left_out = [rng.choice(60, n_left_out, replace=False).astype(np.int32), np.array([], np.int32)]
+    top = best_items(scores.copy(), items, 5, left_out)
+    assert [row[row >= 0].tolist() for row in top.items] == slow(scores, items, 5, left_out, [])

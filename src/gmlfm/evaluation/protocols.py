@@ -16,13 +16,26 @@ import numpy.typing as npt
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.splits import Split
 from gmlfm.errors import DataError, OptionError, did_you_mean
-from gmlfm.evaluation.metrics import Places, auc, coverage, log_loss, mae, novelty, places, ranking_metrics, rmse
-from gmlfm.retrieval import Scores, best_items
-from gmlfm.training.sampling.negatives import Pairs, evaluation_candidates
+from gmlfm.evaluation.candidates import N_SAMPLED as N_SAMPLED
+from gmlfm.evaluation.candidates import Pairs, evaluation_candidates
+from gmlfm.evaluation.metrics import (
+    Places,
+    RecommendedLists,
+    auc,
+    checked_cutoffs,
+    list_metrics,
+    log_loss,
+    mae,
+    places,
+    ranking_metrics,
+    rmse,
+)
+from gmlfm.retrieval import Ranker, best_items
+from gmlfm.retrieval.ranking import DEFAULT_N
 
 PROTOCOLS = ("full", "sampled", "paper")
-N_SAMPLED = 99
 Ints = npt.NDArray[np.int32]
+Queries = dict[str, npt.NDArray[np.float64]]
 _SCORES_PER_BLOCK = 8_000_000
 
 
@@ -32,7 +45,7 @@ class Evaluation:
 
     protocol: str
     metrics: dict[str, float]
-    queries: dict[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    queries: Queries = field(default_factory=dict)
     rows: Rows = field(default_factory=lambda: np.empty(0, np.int64))
     candidates_hash: str = ""
     groups: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -40,86 +53,99 @@ class Evaluation:
 
     def by_group(self, names: Sequence[str], group_of: npt.NDArray[np.int8]) -> Evaluation:
         """With the means of each group of queries (newcomers apart from the known), and how many they are."""
-        found = {}
-        for at, name in enumerate(names):
-            inside = group_of == at
-            if inside.any():
-                means = {key: float(values[inside].mean()) for key, values in self.queries.items()}
+        groups = {}
+        for index, name in enumerate(names):
+            is_member = group_of == index
+            if is_member.any():
+                means = {key: float(values[is_member].mean()) for key, values in self.queries.items()}
                 if "squared_error" in means:
                     means["rmse"], means["mae"] = means.pop("squared_error") ** 0.5, means.pop("absolute_error")
-                found[name] = {"rows": float(inside.sum()), **means}
-        return replace(self, groups=found)
+                groups[name] = {"rows": float(is_member.sum()), **means}
+        return replace(self, groups=groups)
 
     def balanced(self) -> dict[str, float]:
         """The metrics with every group counting alike, however few its queries are: for choosing."""
         if not self.groups:
             return self.metrics
-        return {name: float(np.mean([one[name] for one in self.groups.values()])) for name in self.queries}
+        return {name: float(np.mean([means[name] for means in self.groups.values()])) for name in self.queries}
 
 
 def evaluate_ranking(
-    scores: Scores,
+    ranker: Ranker,
     data: Dataset,
     rows: Rows,
     protocol: str = "full",
     *,
     seed: int = 0,
-    n: int = 10,
+    cutoffs: Sequence[int] = (DEFAULT_N,),
     candidates: Ints | None = None,
     more: Pairs | None = None,
 ) -> Evaluation:
     """Rank the target of each tested row among its candidates. more: positives that other data know of these users."""
     check_protocol(protocol, seed)
+    cutoffs = checked_cutoffs(cutoffs)
     if len(rows) == 0:
         raise DataError("there are no rows to test; the split kept none, or every user has too few.")
     if protocol == "full":
-        return _full(scores, data, rows, n, data.seen_items if candidates is None else candidates, more)
-    drawn, name = evaluation_candidates(data, rows, N_SAMPLED, seed, candidates, more)
-    listed = np.concatenate([data.item_numbers[rows][:, None], drawn], axis=1)
-    found = scores.score_pairs(data.user_numbers[rows], listed, rows)
-    where = places(found[:, 0], found[:, 1:])
+        return _full(ranker, data, rows, cutoffs, data.seen_items if candidates is None else candidates, more)
+    drawn, candidates_hash = evaluation_candidates(data, rows, N_SAMPLED, seed, candidates, more)
+    items = np.concatenate([data.item_numbers[rows][:, None], drawn], axis=1)
+    queries = rank_sampled(ranker.score_pairs(data.user_numbers[rows], items, rows), protocol, cutoffs)
+    return Evaluation(protocol, _means(queries), queries, rows, candidates_hash)
+
+
+def rank_sampled(scores: npt.NDArray[np.float32], protocol: str = "sampled", cutoffs: Sequence[int] = (DEFAULT_N,)) -> Queries:
+    """The metrics of each query. scores (N, 1 + C): the target's first, then those of its C sampled candidates."""
+    ranks = places(scores[:, 0], scores[:, 1:])
     if protocol == "paper":
-        where = Places(where.better, np.zeros_like(where.tied))
-    queries = ranking_metrics(where, n)
-    return Evaluation(protocol, _means(queries), queries, rows, name)
+        ranks = Places(ranks.better, np.zeros_like(ranks.tied))
+    return ranking_metrics(ranks, cutoffs)
 
 
 def evaluate_held_out(
-    scores: Scores, data: Dataset, split: Split, part: str, protocol: str = "full", *, seed: int = 0
+    ranker: Ranker,
+    data: Dataset,
+    split: Split,
+    part: str,
+    protocol: str = "full",
+    *,
+    seed: int = 0,
+    cutoffs: Sequence[int] = (DEFAULT_N,),
 ) -> Evaluation:
     """A split's validation or test part, with the means of its groups where it has some.
 
     Of the split `newcomers`, an item that training never met is ranked among such items: beside items with a row of their own
-    it would be told by that alone. Where a user leaves fewer than 99 such items, all candidates are taken, and a note says so.
+    it would be recognised by that alone. Where a user leaves fewer than 99 such items, all candidates are taken, and a note
+    says so.
     """
     rows, groups = (split.test, split.test_groups) if part == "test" else (split.validation, split.validation_groups)
     if groups is None:
-        return evaluate_ranking(scores, data, rows, protocol, seed=seed)
-    new = np.array([name.endswith("-new") for name in split.group_names])[groups]
-    unmet = np.setdiff1d(data.seen_items, data.item_numbers[split.train]).astype(np.int32)
-    if not new.any() or not _enough(data, rows[new], unmet):
-        found = evaluate_ranking(scores, data, rows, protocol, seed=seed).by_group(split.group_names, groups)
-        note = f"new items are ranked among all items: fewer than {N_SAMPLED} of {len(unmet):,} new ones are left to some user."
-        return replace(found, notes=(note,)) if new.any() else found
-    met, others = (
-        evaluate_ranking(scores, data, rows[chosen], protocol, seed=seed, candidates=among) if chosen.any() else None
-        for chosen, among in ((~new, None), (new, unmet))
-    )
-    assert others is not None
-    queries = {name: np.empty(len(rows)) for name in others.queries}
-    for chosen, one in ((~new, met), (new, others)):
-        if one is not None:
-            for name, values in one.queries.items():
-                queries[name][chosen] = values
-    name = "-".join(one.candidates_hash for one in (met, others) if one is not None)
-    return Evaluation(protocol, _means(queries), queries, rows, name).by_group(split.group_names, groups)
+        return evaluate_ranking(ranker, data, rows, protocol, seed=seed, cutoffs=cutoffs)
+    is_new = np.array([name.endswith("-new") for name in split.group_names])[groups]
+    new_items = np.setdiff1d(data.seen_items, data.item_numbers[split.train]).astype(np.int32)
+    if not is_new.any() or not _enough(data, rows[is_new], new_items):
+        evaluation = evaluate_ranking(ranker, data, rows, protocol, seed=seed, cutoffs=cutoffs)
+        few = f"fewer than {N_SAMPLED} of {len(new_items):,} new ones are left to some user"
+        note = f"new items are ranked among all items: {few}."
+        return replace(evaluation.by_group(split.group_names, groups), notes=(note,) if is_new.any() else ())
+    queries: Queries = {}
+    hashes = []
+    for is_chosen, candidates in ((~is_new, None), (is_new, new_items)):
+        if is_chosen.any():
+            evaluation = evaluate_ranking(
+                ranker, data, rows[is_chosen], protocol, seed=seed, cutoffs=cutoffs, candidates=candidates
+            )
+            hashes.append(evaluation.candidates_hash)
+            for name, values in evaluation.queries.items():
+                queries.setdefault(name, np.empty(len(rows)))[is_chosen] = values
+    return Evaluation(protocol, _means(queries), queries, rows, "-".join(hashes)).by_group(split.group_names, groups)
 
 
 def _enough(data: Dataset, rows: Rows, candidates: Ints) -> bool:
     """Whether every tested user leaves 99 of these candidates."""
-    among = np.isin(data.item_numbers[data.positive_rows], candidates)
-    had = np.bincount(data.user_numbers[data.positive_rows[among]], minlength=len(data.users))
-    return bool(len(candidates) - had[data.user_numbers[rows]].max(initial=0) >= N_SAMPLED)
+    is_candidate = np.isin(data.item_numbers[data.positive_rows], candidates)
+    n_excluded = np.bincount(data.user_numbers[data.positive_rows[is_candidate]], minlength=len(data.users))
+    return bool(len(candidates) - n_excluded[data.user_numbers[rows]].max(initial=0) >= N_SAMPLED)
 
 
 def protocol_for(data: Dataset) -> str:
@@ -135,42 +161,44 @@ def check_protocol(protocol: str, seed: int) -> None:
         raise OptionError(f"seed is {seed}; expected 0 or more.")
 
 
-def _full(scores: Scores, data: Dataset, rows: Rows, n: int, candidates: Ints, more: Pairs | None) -> Evaluation:
+def _full(
+    ranker: Ranker, data: Dataset, rows: Rows, cutoffs: Sequence[int], candidates: Ints, more: Pairs | None
+) -> Evaluation:
     users, targets = data.user_numbers[rows], data.item_numbers[rows]
     positives = PositivesByUser(data, more)
     better, tied = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)
-    best = np.full((len(rows), min(n, len(candidates))), -1, np.int32)
-    place = np.full(len(data.items), -1)
-    place[candidates] = np.arange(len(candidates))
-    if (place[targets] < 0).any():
+    lists = np.full((len(rows), min(max(cutoffs), len(candidates))), -1, np.int32)
+    column_of = np.full(len(data.items), -1)
+    column_of[candidates] = np.arange(len(candidates))
+    if (column_of[targets] < 0).any():
         raise DataError("a tested item is not among the candidates.")
-    step = max(1, _SCORES_PER_BLOCK // len(candidates))
-    for start in range(0, len(rows), step):
-        part = slice(start, start + step)
-        found = scores.score_all(users[part], candidates, rows[part])
-        at = np.arange(len(found))
-        target = found[at, place[targets[part]]].copy()
-        for row, user in enumerate(users[part]):
-            known = place[positives(int(user))]
-            found[row, known[known >= 0]] = -np.inf
-        where = places(target, found)
-        better[part], tied[part] = where.better, where.tied
-        found[at, place[targets[part]]] = target
-        best[part] = best_items(found, candidates, n, ()).items
-    queries = ranking_metrics(Places(better, tied), n)
+    rows_per_block = max(1, _SCORES_PER_BLOCK // len(candidates))
+    for start in range(0, len(rows), rows_per_block):
+        block = slice(start, start + rows_per_block)
+        scores = ranker.score_all(users[block], candidates, rows[block])
+        target_cells = np.arange(len(scores)), column_of[targets[block]]
+        target_scores = scores[target_cells].copy()
+        for row, user in enumerate(users[block]):
+            columns = column_of[positives(int(user))]
+            scores[row, columns[columns >= 0]] = -np.inf
+        ranks = places(target_scores, scores)
+        better[block], tied[block] = ranks.better, ranks.tied
+        scores[target_cells] = target_scores
+        lists[block] = best_items(scores, candidates, max(cutoffs)).items
+    queries = ranking_metrics(Places(better, tied), cutoffs)
     popularity = np.bincount(data.item_numbers, minlength=len(data.items))
-    extra = {f"coverage@{n}": coverage(best, len(candidates)), f"novelty@{n}": novelty(best, popularity, len(data.seen_users))}
-    return Evaluation("full", {**_means(queries), **extra}, queries, rows)
+    recommended = RecommendedLists(lists, len(candidates), popularity, len(data.seen_users))
+    return Evaluation("full", _means(queries) | list_metrics(recommended, cutoffs), queries, rows)
 
 
 class PositivesByUser:
     """The items of a user's positives, in any part."""
 
     def __init__(self, data: Dataset, more: Pairs | None = None) -> None:
-        had = Pairs.positives(data, more)
-        order = np.argsort(had.users, kind="stable")
-        self._items = had.items[order]
-        self._starts = np.searchsorted(had.users[order], np.arange(len(data.users) + 1))
+        positives = Pairs.positives(data, more)
+        order = np.argsort(positives.users, kind="stable")
+        self._items = positives.items[order]
+        self._starts = np.searchsorted(positives.users[order], np.arange(len(data.users) + 1))
 
     def __call__(self, user: int) -> Ints:
         return self._items[self._starts[user] : self._starts[user + 1]]
@@ -179,19 +207,19 @@ class PositivesByUser:
 def evaluate_labels(
     predicted: npt.NDArray[np.float32], labels: npt.NDArray[np.float32], limits: tuple[float, float], *, implicit: bool
 ) -> Evaluation:
-    """RMSE and MAE of predictions kept within the training labels' limits; AUC and log-loss for the implicit task."""
+    """RMSE and MAE of predictions clipped to the training labels' limits; AUC and log-loss for the implicit task."""
     if np.isnan(predicted).any():
         raise DataError("a prediction is no number (NaN).")
-    kept = np.clip(predicted.astype(np.float64), *limits)
+    clipped = np.clip(predicted.astype(np.float64), *limits)
     truth = labels.astype(np.float64)
-    metrics = {"rmse": rmse(kept, truth), "mae": mae(kept, truth)}
+    metrics = {"rmse": rmse(clipped, truth), "mae": mae(clipped, truth)}
     if implicit:
         metrics |= {
             "auc": auc(predicted.astype(np.float64), labels > 0),
             "log_loss": log_loss(predicted.astype(np.float64), labels > 0),
         }
-    return Evaluation("labels", metrics, {"squared_error": (kept - truth) ** 2, "absolute_error": np.abs(kept - truth)})
+    return Evaluation("labels", metrics, {"squared_error": (clipped - truth) ** 2, "absolute_error": np.abs(clipped - truth)})
 
 
-def _means(queries: dict[str, npt.NDArray[np.float64]]) -> dict[str, float]:
+def _means(queries: Queries) -> dict[str, float]:
     return {name: float(values.mean()) for name, values in queries.items()}

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import math
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtr
+from scipy import stats
 
 from gmlfm.errors import DataError
 
 Floats = npt.NDArray[np.float64]
+_VALUES_PER_BATCH = 1_000_000
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The mean of one minus the other, its 95 % bootstrap interval, and two-sided p-values."""
+    """The mean of one run minus the other's, its 95 % bootstrap interval, and two-sided p-values."""
 
     difference: float
     low: float
@@ -25,46 +26,43 @@ class Comparison:
     wilcoxon: float
 
 
-def compare(one: Floats, other: Floats, seed: int = 0) -> Comparison:
-    """one, other: a metric's value for each query, in the same order."""
-    if len(one) != len(other):
-        raise DataError(f"{len(one):,} results cannot be paired with {len(other):,}: both runs must test the same rows.")
-    apart = np.asarray(one, np.float64) - np.asarray(other, np.float64)
-    low, high = bootstrap_interval(apart, seed)
-    return Comparison(float(apart.mean()), low, high, paired_t_test(apart), wilcoxon(apart))
+def compare(values: Floats, baseline: Floats, seed: int = 0) -> Comparison:
+    """values, baseline: a metric's value for each query, in the same order."""
+    if len(values) != len(baseline):
+        raise DataError(f"{len(values):,} results cannot be paired with {len(baseline):,}: both runs must test the same rows.")
+    differences = np.asarray(values, np.float64) - np.asarray(baseline, np.float64)
+    low, high = bootstrap_interval(differences, seed)
+    return Comparison(float(differences.mean()), low, high, paired_t_test(differences), wilcoxon(differences))
 
 
 def bootstrap_interval(values: Floats, seed: int = 0, n: int = 2000, share: float = 0.95) -> tuple[float, float]:
-    """The mean's interval from resampled means."""
-    rng = np.random.default_rng(seed)
-    means = np.array([values[rng.integers(0, len(values), len(values))].mean() for _ in range(n)])
-    low, high = np.quantile(means, [(1 - share) / 2, (1 + share) / 2])
-    return float(low), float(high)
+    """The mean's interval from the percentiles of n resampled means."""
+    if len(values) < 2:
+        return float(values[0]), float(values[0])
+    interval = stats.bootstrap(
+        (values,),
+        np.mean,
+        n_resamples=n,
+        batch=max(1, _VALUES_PER_BATCH // len(values)),  # bounds the memory: resamples are drawn a batch at a time
+        confidence_level=share,
+        method="percentile",
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return float(interval.low), float(interval.high)
 
 
-def paired_t_test(apart: Floats) -> float:
+def paired_t_test(differences: Floats) -> float:
     """Two-sided p of the mean difference being 0."""
-    n = len(apart)
-    if n < 2:
+    if len(differences) < 2 or not differences.any():
         return 1.0
-    spread = apart.std(ddof=1)
-    if spread == 0:
-        return 1.0 if apart.mean() == 0 else 0.0
-    t = abs(apart.mean()) / (spread / math.sqrt(n))
-    return float(2.0 * stdtr(n - 1, -t))
+    with warnings.catch_warnings():
+        # Differences that are all but constant leave a variance of rounding errors: p is then 0, as it should be.
+        warnings.filterwarnings("ignore", "Precision loss occurred", RuntimeWarning)
+        return float(stats.ttest_1samp(differences, 0.0).pvalue)
 
 
-def wilcoxon(apart: Floats) -> float:
+def wilcoxon(differences: Floats) -> float:
     """Two-sided p of the signed-rank test, by the normal approximation with ties corrected; zeros are left out."""
-    nonzero = apart[apart != 0]
-    n = len(nonzero)
-    if n == 0:
+    if not differences.any():
         return 1.0
-    _, inverse, counts = np.unique(np.abs(nonzero), return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[inverse]
-    total = ranks[nonzero > 0].sum()
-    variance = n * (n + 1) * (2 * n + 1) / 24.0 - (counts**3 - counts).sum() / 48.0
-    if variance <= 0:
-        return 1.0
-    z = (total - n * (n + 1) / 4.0) / math.sqrt(variance)
-    return math.erfc(abs(z) / math.sqrt(2.0))
+    return float(stats.wilcoxon(differences, zero_method="wilcox", correction=False, method="asymptotic").pvalue)

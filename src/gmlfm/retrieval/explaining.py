@@ -1,4 +1,4 @@
-"""Why a score is what it is: the exact sum it consists of, term by term."""
+"""Why a score is what it is: the terms whose sum it is."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Explanation:
 
     def by_fields(self) -> dict[tuple[str, ...], float]:
         """Terms of the same fields added up, the weightiest first; a pair's fields in their order of name."""
-        found: dict[tuple[str, ...], float] = {}
-        for one in self.terms:
-            key = tuple(sorted(one.fields))
-            found[key] = found.get(key, 0.0) + one.value
-        return dict(sorted(found.items(), key=lambda one: -abs(one[1])))
+        sums: dict[tuple[str, ...], float] = {}
+        for term in self.terms:
+            fields = tuple(sorted(term.fields))
+            sums[fields] = sums.get(fields, 0.0) + term.value
+        return _weightiest_first(sums)
 
 
 def explain(
@@ -50,36 +50,42 @@ def explain(
     x: npt.NDArray[np.float32],
     names: Names,
     label_scale: tuple[float, float] = (0.0, 1.0),
+    constant: float | None = None,
 ) -> Explanation:
-    """ids, x: the attributes of one whole row, user first, without padding; rows: theirs, made ready."""
+    """ids, x: the attributes of one row, user first, without padding; rows: theirs, transformed; constant: the global term."""
+    if constant is None:  # The lead removes this default: reasons.py is to pass model.global_term().
+        bias = getattr(model, "bias", None)
+        constant = float(bias.detach()) if isinstance(bias, Tensor) else 0.0
     centre, spread = label_scale
     with torch.no_grad():
-        linear = (model.linear(rows).cpu().double().numpy()) * x
-        weight, distance = (None if one is None else one.cpu().double().numpy() for one in model.pair_parts(rows, rows))
-    assert weight is not None
-    told = [(f"{part}.{name}" if name != part else part, value) for part, name, value in names(ids)]
-    bias = getattr(model, "bias", None)
-    constant = float(bias.detach()) if isinstance(bias, Tensor) else 0.0
+        linear = model.linear(rows).cpu().double().numpy() * x
+        weights, distances = (
+            None if matrix is None else matrix.cpu().double().numpy() for matrix in model.pair_parts(rows, rows)
+        )
+    assert weights is not None
+    fields, attributes = [], []
+    for side, field, shown in names(ids):
+        fields.append(f"{side}.{field}" if field != side else side)
+        attributes.append(f"{fields[-1]} = {shown}")
     terms = [Term("global", (), (), centre + spread * constant)]
-    terms += [Term("linear", (told[i][0],), (_shown(told[i]),), spread * float(linear[i])) for i in range(len(ids))]
+    terms += [Term("linear", (fields[i],), (attributes[i],), spread * float(linear[i])) for i in range(len(ids))]
     for i in range(len(ids)):
         for j in range(i + 1, len(ids)):
-            far = None if distance is None else float(distance[i, j])
-            value = spread * float(weight[i, j]) * (1.0 if far is None else far) * float(x[i]) * float(x[j])
-            fields, attributes = (told[i][0], told[j][0]), (_shown(told[i]), _shown(told[j]))
-            terms.append(Term("pair", fields, attributes, value, float(weight[i, j]), far))
-    return Explanation(sum(one.value for one in terms), tuple(terms))
+            weight, distance = float(weights[i, j]), None if distances is None else float(distances[i, j])
+            value = spread * weight * (1.0 if distance is None else distance) * float(x[i]) * float(x[j])
+            terms.append(Term("pair", (fields[i], fields[j]), (attributes[i], attributes[j]), value, weight, distance))
+    return Explanation(sum(term.value for term in terms), tuple(terms))
 
 
-def contrast(one: Explanation, others: Sequence[Explanation]) -> dict[tuple[str, ...], float]:
+def contrast(explanation: Explanation, others: Sequence[Explanation]) -> dict[tuple[str, ...], float]:
     """By fields: how much more than the others' mean; the weightiest first."""
-    own = one.by_fields()
-    theirs = [other.by_fields() for other in others]
-    keys = {key for found in (own, *theirs) for key in found}
-    apart = {key: own.get(key, 0.0) - float(np.mean([found.get(key, 0.0) for found in theirs])) for key in keys}
-    return dict(sorted(apart.items(), key=lambda found: -abs(found[1])))
+    sums = explanation.by_fields()
+    other_sums = [other.by_fields() for other in others]
+    keys = dict.fromkeys(key for by_fields in (sums, *other_sums) for key in by_fields)
+    return _weightiest_first(
+        {key: sums.get(key, 0.0) - float(np.mean([by_fields.get(key, 0.0) for by_fields in other_sums])) for key in keys}
+    )
 
 
-def _shown(told: tuple[str, str]) -> str:
-    name, value = told
-    return f"{name} = {value}"
+def _weightiest_first(sums: dict[tuple[str, ...], float]) -> dict[tuple[str, ...], float]:
+    return dict(sorted(sums.items(), key=lambda entry: -abs(entry[1])))

@@ -11,7 +11,8 @@ import torch
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
-_FIRST_LOOK = 8
+DEFAULT_N = 10  # how long a list is, unless asked otherwise
+_DEPTH_FACTOR = 8  # under caps, by how much the sorted part of a ranking exceeds n, and grows while it does not suffice
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class TopItems:
 
 @dataclass(frozen=True)
 class Cap:
-    """At most `most` of one group among the n: groups by item number, -1 for those without (each a group of its own)."""
+    """At most `most` items of a group among the n: groups by item number, -1 for items without, which are never capped."""
 
     groups: Ints
     most: int
@@ -40,34 +41,35 @@ def best_items(scores: Floats, items: Ints, n: int, left_out: Sequence[Ints] = (
 
 
 def _take_out(scores: Floats, items: Ints, left_out: Sequence[Ints]) -> None:
-    if not any(len(one) for one in left_out):
+    lengths = [len(excluded) for excluded in left_out]
+    if not any(lengths):
         return
-    gone = np.concatenate(list(left_out))
-    rows = np.repeat(np.arange(len(left_out)), [len(one) for one in left_out])
-    if len(gone) < len(items) and (items[1:] > items[:-1]).all():
+    excluded_items = np.concatenate(list(left_out))
+    rows = np.repeat(np.arange(len(left_out)), lengths)
+    if len(excluded_items) < len(items) and (items[1:] > items[:-1]).all():
         # A few items are looked up, so that one user of a large catalogue does not pay for an index of all of it.
-        place = np.minimum(np.searchsorted(items, gone), len(items) - 1)
-        there = items[place] == gone
+        columns = np.minimum(np.searchsorted(items, excluded_items), len(items) - 1)
+        is_present = items[columns] == excluded_items
     else:
-        index = np.full(max(int(items.max()), int(gone.max())) + 1, -1)
-        index[items] = np.arange(len(items))
-        place = index[gone]
-        there = place >= 0
-    scores[rows[there], place[there]] = -np.inf
+        column_of = np.full(max(int(items.max()), int(excluded_items.max())) + 1, -1)
+        column_of[items] = np.arange(len(items))
+        columns = column_of[excluded_items]
+        is_present = columns >= 0
+    scores[rows[is_present], columns[is_present]] = -np.inf
 
 
 def _first_n(scores: Floats, n: int) -> npt.NDArray[np.int64]:
-    """Places of the n largest of each row, largest first, ties by place: exact, without sorting the whole row."""
-    whole = torch.from_numpy(scores)
+    """Places of the n largest of each row, largest first, ties by place: exact, without sorting the complete row."""
+    tensor = torch.from_numpy(scores)
     if n == scores.shape[1]:
-        return torch.sort(whole, dim=1, descending=True, stable=True).indices.numpy()
-    # One more than asked for shows whether the last place is shared; only such rows need a closer look.
-    values, places = (one.numpy() for one in torch.topk(whole, n + 1, dim=1))
+        return torch.sort(tensor, dim=1, descending=True, stable=True).indices.numpy()
+    # One place more than n shows whether the last one is shared; only such rows need a closer look.
+    values, places = (result.numpy() for result in torch.topk(tensor, n + 1, dim=1))
     order = np.lexsort((places[:, :n], -values[:, :n]), axis=1)
     result: npt.NDArray[np.int64] = np.take_along_axis(places[:, :n], order, axis=1)
     shared = np.flatnonzero((values[:, n - 1] == values[:, n]) & np.isfinite(values[:, n]))
     for row in shared:
-        # Whatever is above the last place comes first, in the order found; of those that share it, the first by place.
+        # Scores above the last one keep their order; of those that share the last score, the first by place are taken.
         above = int((values[row, :n] > values[row, n]).sum())
         result[row, above:] = np.flatnonzero(scores[row] == values[row, n])[: n - above]
     return result
@@ -80,28 +82,28 @@ def _capped(scores: Floats, items: Ints, n: int, caps: Sequence[Cap]) -> npt.NDA
     """
     result = np.full((len(scores), n), -1, np.int64)
     for row in range(len(scores)):
-        looked_at = 0
-        while looked_at < len(items):
+        depth = 0
+        while depth < len(items):
             # Caps seldom reach deep into the ranking; where they do, more of it is put in order.
-            looked_at = min(len(items), max(_FIRST_LOOK * n, _FIRST_LOOK * looked_at))
-            found = _walked(scores[row], items, n, caps, _first_n(scores[row : row + 1], looked_at)[0])
-            if len(found) == n:
+            depth = min(len(items), max(_DEPTH_FACTOR * n, _DEPTH_FACTOR * depth))
+            chosen = _allowed(scores[row], items, n, caps, _first_n(scores[row : row + 1], depth)[0])
+            if len(chosen) == n:
                 break
-        result[row, : len(found)] = found
+        result[row, : len(chosen)] = chosen
     return result
 
 
-def _walked(scores: Floats, items: Ints, n: int, caps: Sequence[Cap], order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _allowed(scores: Floats, items: Ints, n: int, caps: Sequence[Cap], order: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The first n places of an order that every cap allows; fewer where it ends before."""
-    taken: list[dict[int, int]] = [{} for _ in caps]
-    found: list[int] = []
+    counts: list[dict[int, int]] = [{} for _ in caps]
+    chosen: list[int] = []
     for place in order:
-        if len(found) == n or np.isneginf(scores[place]):
+        if len(chosen) == n or np.isneginf(scores[place]):
             break
-        own = [int(cap.groups[items[place]]) for cap in caps]
-        if any(group >= 0 and met.get(group, 0) >= cap.most for cap, met, group in zip(caps, taken, own, strict=True)):
+        groups = [int(cap.groups[items[place]]) for cap in caps]
+        if any(group >= 0 and count.get(group, 0) >= cap.most for cap, count, group in zip(caps, counts, groups, strict=True)):
             continue
-        for met, group in zip(taken, own, strict=True):
-            met[group] = met.get(group, 0) + 1
-        found.append(int(place))
-    return np.array(found, np.int64)
+        for count, group in zip(counts, groups, strict=True):
+            count[group] = count.get(group, 0) + 1
+        chosen.append(int(place))
+    return np.array(chosen, np.int64)
