@@ -38,7 +38,7 @@ def evaluation_candidates(
     """For each tested row n distinct items that are none of the user's positives in any part, and the lists' hash."""
     positives = Pairs.positives(data, more)
     allowed = data.seen_items if candidates is None else candidates
-    sampler = NegativeSampler(positives.users, positives.items, len(data.users), allowed, None, data.users.ids)
+    sampler = NegativeSampler(positives.users, positives.items, len(data.users), allowed, data.users.ids)
     users = data.user_numbers[rows]
     least = int(np.argmin(sampler.free(users)))
     if sampler.free(users)[least] < n:

@@ -1,8 +1,9 @@
-"""The order of things: train with validation, or count; then perhaps train again on more rows."""
+"""The order of things: fit with a choice on validation, then perhaps once more on more rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +12,13 @@ import torch
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.prepared import PreparedData
 from gmlfm.errors import OptionError
-from gmlfm.fitting.episodic import fit_episodic
 from gmlfm.fitting.memory import MemoryPlan
-from gmlfm.fitting.plan import FitPlan, chosen_device
-from gmlfm.fitting.run import FitReport, FittedRun, Refit, regime
+from gmlfm.fitting.plan import FitPlan, Stage, chosen_device
+from gmlfm.fitting.run import FittedRun, Refit
 from gmlfm.fitting.shards import ShardPlan
-from gmlfm.models.registry import model_info
-from gmlfm.retrieval import Scorer
-from gmlfm.training.loop import EpochReport, Observer, Resumable
+from gmlfm.models.base import FitReport
 from gmlfm.training.settings import Settings
-
-
-class Silent:
-    """An observer that looks away."""
-
-    def on_step(self, done: int, total: int, loss: float) -> None:
-        pass
-
-    def on_epoch(self, report: EpochReport, trainer: Resumable) -> None:
-        pass
+from gmlfm.training.trainer import NullObserver, Observer
 
 
 def fit(
@@ -38,58 +27,46 @@ def fit(
     *,
     split: str = "leave-one-out",
     split_options: Mapping[str, Any] | None = None,
-    refit: Refit = False,
+    refit: bool | str | Refit = False,
     folder: Path | None = None,
     resume: bool = False,
     device: str = "auto",
     observer: Observer | None = None,
 ) -> FittedRun:
-    if refit not in (False, True, "all"):
-        raise OptionError(f"refit is {refit!r}; expected nothing, true or all.")
-    if settings.preset == "paper" and refit:
+    refit = Refit.parse(refit)
+    if settings.preset == "paper" and refit is not Refit.NONE:
         raise OptionError("the preset 'paper' trains on all but the test rows already; leave refit out.")
-    options, chosen = dict(split_options or {}), chosen_device(device)
-    job: FitPlan = (
-        ShardPlan(data, settings, split, options, chosen)
-        if isinstance(data, PreparedData)
-        else MemoryPlan(data, settings, split, options, chosen)
-    )
+    plan = make_plan(data, settings, split, split_options, device)
     if settings.training.threads is not None:
         torch.set_num_threads(settings.training.threads)
     if folder is not None:
-        job.stamp(folder, resume, refit)
-    info, watch = model_info(settings.model), observer or Silent()
-    if info.count is not None:
-        return job.finish(_counted(job, refit))
-    if info.episodic is not None:
-        if not isinstance(job, MemoryPlan):
-            raise OptionError(f"the model '{settings.model}' learns user by user and cannot read a prepared folder.")
-        return job.finish(fit_episodic(job, refit, folder, resume, watch))
-    return job.finish(_trained(job, refit, folder, resume, watch))
+        plan.stamp(folder, resume, refit)
+    return _fit(plan, refit, Stage(plan, folder, resume, observer or NullObserver()))
 
 
-def _trained(job: FitPlan, refit: Refit, folder: Path | None, resume: bool, observer: Observer) -> FitReport:
-    material = job.first()
-    trainer = job.train(material, _place(folder, "checkpoints"), resume, observer, validate=True)
-    history, best = list(job.history), trainer.best_epoch
-    chosen: dict[str, float] = next((one["validation"] for one in history if one["epoch"] == best), {})
-    diverged = trainer.diverged
-    if refit and not diverged:
-        material = job.again(refit)
-        place = _place(folder, "checkpoints-refit")
-        trainer = job.train(material, place, resume, observer, validate=False, epochs=max(best, 1))
-    weights = {name: one.detach().cpu() for name, one in trainer.weights().items()}
-    scores = Scorer(trainer.model.cpu(), weights["table"], material.encoded, material.layout.field_of_row(), job.label_scale())
-    found = regime(False if diverged else refit)
-    return FitReport(material.encoded, scores, weights, found, best, chosen, history, job.label_scale(), diverged)
+def make_plan(
+    data: Dataset | PreparedData,
+    settings: Settings,
+    split: str,
+    split_options: Mapping[str, Any] | None = None,
+    device: str = "auto",
+) -> FitPlan:
+    options, device = dict(split_options or {}), chosen_device(device)
+    if isinstance(data, PreparedData):
+        return ShardPlan(data, settings, split, options, device)
+    return MemoryPlan(data, settings, split, options, device)
 
 
-def _counted(job: FitPlan, refit: Refit) -> FitReport:
-    material = job.again(refit) if refit else job.first()
-    model = job.settings.count()
-    model.fit(material.positives())
-    return FitReport(material.encoded, model, model.weights(), regime(refit))
-
-
-def _place(folder: Path | None, name: str) -> Path | None:
-    return None if folder is None else folder / name
+def _fit(plan: FitPlan, refit: Refit, stage: Stage) -> FittedRun:
+    """A model that makes no choice on validation is fitted on the rows of the refit at once."""
+    settings, report = plan.settings, FitReport()
+    if refit is Refit.NONE or settings.info.cls.learns_in_epochs:
+        inputs = plan.selection_inputs()
+        model = settings.build(inputs.layout)
+        report = model.fit(inputs, stage)
+        if refit is Refit.NONE or report.diverged:
+            return plan.finish(model, inputs, Refit.NONE, report)
+    inputs = plan.refit_inputs(refit)
+    model = settings.build(inputs.layout)
+    second = model.fit(inputs, replace(stage, epochs=max(report.best_epoch, 1)))
+    return plan.finish(model, inputs, refit, replace(report, diverged=second.diverged))

@@ -1,164 +1,171 @@
-"""What fitting from memory and from shards share: training with checkpoints and history."""
+"""How a model is fitted: chosen on validation, perhaps trained again, checkpointed; the same for memory and for shards."""
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from gmlfm.data.encoding import Encoded
 from gmlfm.errors import OptionError
-from gmlfm.fitting.run import FitReport, FittedRun, Refit
-from gmlfm.models.base import GradientModel, Layout, Positives
+from gmlfm.evaluation.metrics import default_metric
+from gmlfm.fitting.run import FittedRun, Refit
+from gmlfm.models.base import FitInputs, FitReport, Model
+from gmlfm.models.episodic import EpisodicModel
+from gmlfm.models.gradient import GradientModel
 from gmlfm.storage import free_memory, write_text
 from gmlfm.training.checkpoint import newest_checkpoint, save_checkpoint
-from gmlfm.training.loop import EpochReport, Observer, Resumable, Trainer, Validate
-from gmlfm.training.sampling.batches import Batches
+from gmlfm.training.episode_trainer import EpisodeTrainer
+from gmlfm.training.options import TrainingOptions
+from gmlfm.training.row_trainer import RowTrainer
 from gmlfm.training.settings import Settings
+from gmlfm.training.trainer import EpochReport, Observer, Resumable, Trainer, Validate
 
-
-@dataclass(frozen=True)
-class FitInputs:
-    """What one training reads."""
-
-    layout: Layout
-    encoded: Encoded
-    batches: Callable[[], Batches]
-    positives: Callable[[], Positives]
-
-    def introduce(self, model: GradientModel) -> None:
-        """Show a model that sees the whole table the training positives."""
-        if model.whole_table:
-            seen = self.positives()
-            user, item = self.encoded.user.ids[seen.users, 0], self.encoded.item.ids[seen.items, 0]
-            model.set_graph(user.astype("int64"), item.astype("int64"))
+CHECKPOINTS, CHECKPOINTS_OF_REFIT, CURVE, STAMP = "checkpoints", "checkpoints-refit", "curve.jsonl", "fit.json"
 
 
 class FitPlan(ABC):
-    """One fit's choices, so that the first training and the one after it cannot differ in more than their rows."""
+    """One fit's choices, so that the selection and the refit after it cannot differ in more than their rows."""
 
     def __init__(self, settings: Settings, device: str) -> None:
         self.settings, self.device = settings, device
-        self.history: list[dict[str, Any]] = []
 
     @abstractmethod
-    def first(self) -> FitInputs:
+    def selection_inputs(self) -> FitInputs:
         """What the choice is made on: the training rows."""
 
     @abstractmethod
-    def again(self, refit: Refit) -> FitInputs:
+    def refit_inputs(self, refit: Refit) -> FitInputs:
         """What is learned from after that choice."""
 
     @abstractmethod
-    def validate(self, material: FitInputs) -> Validate | None: ...
+    def validator(self, inputs: FitInputs) -> Validate | None:
+        """What tells how good a model is on the validation part; None where the split has none."""
 
+    @property
     @abstractmethod
-    def label_scale(self) -> tuple[float, float]:
-        """Centre and spread of the training labels of the task rating; (0, 1) for the others."""
+    def validation_protocol(self) -> str: ...
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
         """Names the data and the split, so that nothing else is resumed."""
 
     @abstractmethod
-    def finish(self, found: FitReport) -> FittedRun:
-        """Add the data, the split and the encoder that belong to the last material."""
+    def finish(self, model: Model, inputs: FitInputs, refit: Refit, report: FitReport) -> FittedRun:
+        """Add the data, the split and the encoder that belong to these inputs."""
 
     @property
     def metric(self) -> str:
         """The validation result that decides; '-' before it where less is better."""
         if self.settings.task != "topn":
             return "-rmse"
-        return "hr@10" if self.as_published else "ndcg@10"
-
-    @property
-    def as_published(self) -> bool:
-        return self.settings.preset == "paper" and self.settings.task == "topn"
-
-    def train(
-        self,
-        material: FitInputs,
-        place: Path | None,
-        resume: bool,
-        observer: Observer,
-        *,
-        validate: bool,
-        epochs: int | None = None,
-    ) -> Trainer:
-        options = self.settings.training if epochs is None else replace(self.settings.training, epochs=epochs)
-        model = self.settings.build(material.layout)
-        material.introduce(model)
-        refuse_too_large(material.layout.n_rows, model.row_width)
-        try:
-            trainer = Trainer(model, material.layout.n_rows, options, self.device, material.layout.field_of_row())
-            held = newest_checkpoint(place) if place is not None and resume else None
-            if held is not None:
-                trainer.load_state(*held)
-            watch = Recorder(self, place, trainer.epoch, observer)
-            check = self.validate(material) if validate else None
-            trainer.fit(material.batches(), check, self.metric, watch)
-        except torch.OutOfMemoryError as error:
-            size = self.settings.batches.batch_size or "auto"
-            raise OptionError(
-                f"the GPU's memory is full ({material.layout.n_rows:,} rows of {model.row_width} numbers, batch_size {size}); "
-                "lower k or batch_size, or use the device cpu."
-            ) from error
-        return trainer
+        return default_metric("hr" if self.settings.as_published else "ndcg")
 
     def stamp(self, folder: Path, resume: bool, refit: Refit) -> None:
         """A run folder belongs to one fit: another's checkpoints must not be continued."""
-        about = json.dumps({**self.settings.to_dict(), **self.fingerprint(), "refit": refit}, sort_keys=True)
-        path = folder / "fit.json"
-        if resume and path.exists() and path.read_text(encoding="utf-8") != about:
+        stamp = json.dumps({**self.settings.to_dict(), **self.fingerprint(), "refit": refit.value}, sort_keys=True)
+        path = folder / STAMP
+        if resume and path.exists() and path.read_text(encoding="utf-8") != stamp:
             raise OptionError(f"{folder} was begun with other data or settings and cannot be resumed; leave --resume out.")
-        if not resume and (folder / "checkpoints").exists():
-            for name in ("checkpoints", "checkpoints-refit"):
+        if not resume and (folder / CHECKPOINTS).exists():
+            for name in (CHECKPOINTS, CHECKPOINTS_OF_REFIT):
                 for file in sorted((folder / name).glob("*")) if (folder / name).exists() else []:
                     file.unlink()
-            (folder / "history.jsonl").unlink(missing_ok=True)
-        write_text(path, about)
+            (folder / CURVE).unlink(missing_ok=True)
+        write_text(path, stamp)
 
 
-class Recorder:
-    """Writes history.jsonl and checkpoints, and hands on to the caller's observer."""
+@dataclass(frozen=True)
+class Stage:
+    """One training of a fit, handed to Model.fit as its plan: the selection, which chooses the epoch on validation, or, with
+    `epochs` given, the refit, which trains so many."""
 
-    def __init__(self, job: FitPlan, place: Path | None, epoch: int, outer: Observer) -> None:
-        self._job, self._place, self._outer = job, place, outer
-        self._file = place.parent / "history.jsonl" if place is not None and place.name == "checkpoints" else None
-        job.history = []
-        if self._file is not None and epoch > 0:
-            job.history = [one for one in _read_lines(self._file) if one["epoch"] <= epoch]
+    plan: FitPlan
+    folder: Path | None
+    resume: bool
+    observer: Observer
+    epochs: int | None = None
+
+    def train(self, model: GradientModel, inputs: FitInputs) -> FitReport:
+        n_rows = inputs.layout.n_rows
+        refuse_too_large(n_rows, model.row_width)
+        try:
+            field_of_row = inputs.layout.field_of_row()
+            trainer = RowTrainer(model, n_rows, self._options, inputs.batches(), self.plan.device, field_of_row)
+            report = self._run(trainer, inputs)
+        except torch.OutOfMemoryError as error:
+            size = self.plan.settings.batches.batch_size or "auto"
+            raise OptionError(
+                f"the GPU's memory is full ({n_rows:,} rows of {model.row_width} numbers, batch_size {size}); "
+                "lower k or batch_size, or use the device cpu."
+            ) from error
+        model.cpu()
+        model.table = trainer.table.detach().cpu()
+        return report
+
+    def train_episodes(self, model: EpisodicModel, inputs: FitInputs) -> FitReport:
+        return self._run(EpisodeTrainer(model, inputs.ratings(), self._options), inputs)
+
+    @property
+    def _options(self) -> TrainingOptions:
+        training = self.plan.settings.training
+        return training if self.epochs is None else replace(training, epochs=self.epochs)
+
+    def _run(self, trainer: Trainer, inputs: FitInputs) -> FitReport:
+        is_refit = self.epochs is not None
+        checkpoints = None if self.folder is None else self.folder / (CHECKPOINTS_OF_REFIT if is_refit else CHECKPOINTS)
+        checkpoint = newest_checkpoint(checkpoints) if checkpoints is not None and self.resume else None
+        if checkpoint is not None:
+            trainer.load_state(*checkpoint)
+        curve_file = None if self.folder is None or is_refit else self.folder / CURVE
+        recorder = _Recorder(checkpoints, curve_file, trainer.epoch, self.observer)
+        validate = None if is_refit else self.plan.validator(inputs)
+        trainer.fit(validate, self.plan.metric, recorder)
+        validation = next((entry["validation"] for entry in recorder.curve if entry["epoch"] == trainer.best_epoch), {})
+        protocol = self.plan.validation_protocol if validation else ""
+        return FitReport(trainer.best_epoch, validation, protocol, recorder.curve, trainer.diverged)
+
+
+class _Recorder:
+    """Writes the training curve and checkpoints, and hands on to the caller's observer."""
+
+    def __init__(self, checkpoints: Path | None, curve_file: Path | None, epoch: int, observer: Observer) -> None:
+        self._checkpoints, self._curve_file, self._observer = checkpoints, curve_file, observer
+        self.curve: list[dict[str, Any]] = []
+        if curve_file is not None and epoch > 0:
+            self.curve = [entry for entry in read_curve(curve_file) if entry["epoch"] <= epoch]
 
     def on_step(self, done: int, total: int, loss: float) -> None:
-        self._outer.on_step(done, total, loss)
+        self._observer.on_step(done, total, loss)
 
     def on_epoch(self, report: EpochReport, trainer: Resumable) -> None:
-        self._job.history.append(report.to_dict())
-        if self._file is not None:
-            write_text(self._file, "".join(json.dumps(one) + "\n" for one in self._job.history))
-        if self._place is not None:
-            save_checkpoint(self._place, *trainer.state())
-        self._outer.on_epoch(report, trainer)
+        self.curve.append(report.to_dict())
+        if self._curve_file is not None:
+            write_text(self._curve_file, curve_text(self.curve))
+        if self._checkpoints is not None:
+            save_checkpoint(self._checkpoints, *trainer.state())
+        self._observer.on_epoch(report, trainer)
+
+
+def curve_text(curve: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(entry) + "\n" for entry in curve)
+
+
+def read_curve(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 def refuse_too_large(n_rows: int, width: int) -> None:
     """The table and two moments: better a sentence than a killed process."""
-    needed = 12 * n_rows * width
-    free = free_memory()
-    if free is not None and needed > free:
+    needed, free = 12 * n_rows * width, free_memory()
+    if needed > free:
         raise OptionError(
             f"the table of {n_rows:,} rows of {width:,} numbers takes {needed / 2**30:.1f} GiB in training and "
             f"{free / 2**30:.1f} GiB are free; lower k, or raise min_count."
         )
-
-
-def _read_lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 def chosen_device(name: str) -> str:

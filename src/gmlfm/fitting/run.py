@@ -1,82 +1,136 @@
-"""What a fit leaves behind."""
+"""What a fit leaves behind, and what it has learned from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.splits import Split
-from gmlfm.data.stock import Stock
-from gmlfm.models.base import ClosedFormModel
-from gmlfm.retrieval import Ranker, Scorer
-from gmlfm.training.sampling.negatives import Instances
+from gmlfm.errors import OptionError
+from gmlfm.models.base import FitInputs, FitReport, Layout, Model, Positives, Ratings
+from gmlfm.retrieval import ModelRanker
+from gmlfm.training.sampling.instances import Instances
 from gmlfm.training.settings import Settings
 
-Refit = bool | str  # False, True (train + validation) or "all" (test too)
+
+class Refit(Enum):
+    """Which held-out rows a model was trained on again, after every choice was made on validation."""
+
+    NONE = "none"
+    VALIDATION = "validation"
+    ALL = "all"
+
+    @classmethod
+    def parse(cls, refit: bool | str | Refit) -> Refit:
+        """As a caller says it: False, True or 'all'."""
+        if isinstance(refit, Refit):
+            return refit
+        choices = {False: cls.NONE, True: cls.VALIDATION, "all": cls.ALL}
+        if not isinstance(refit, bool | str) or refit not in choices:
+            raise OptionError(f"refit is {refit!r}; expected nothing, true or all.")
+        return choices[refit]
+
+    @property
+    def label(self) -> str:
+        labels = {Refit.NONE: "no refit", Refit.VALIDATION: "refit on train + validation", Refit.ALL: "refit on all rows"}
+        return labels[self]
+
+
+def learned_rows(split: Split, settings: Settings, refit: Refit) -> Rows:
+    """The rows that a run has learned from: of the interactions or, for the task implicit, of its instances.
+
+    The published procedure has no validation part: it trains on those rows from the start.
+    """
+    parts = [split.train]
+    if refit is not Refit.NONE or settings.as_published:
+        parts.append(split.validation)
+    if refit is Refit.ALL:
+        parts += [split.test, split.unused]
+    return np.sort(np.concatenate(parts))
+
+
+def learned_interactions(rows: Rows, instances: Instances | None) -> Rows:
+    """The interactions behind learned rows; of instances, those of the positive ones."""
+    return rows if instances is None else np.unique(instances.rows[rows][instances.labels[rows] > 0])
+
+
+def positives_of(data: Dataset, rows: Rows) -> Positives:
+    """The positives among some interactions."""
+    chosen = rows[data.interactions["positive"].to_numpy()[rows]]
+    return Positives(data.user_numbers[chosen], data.item_numbers[chosen], len(data.users), len(data.items))
+
+
+def ratings_of(data: Dataset, rows: Rows) -> Ratings:
+    """The labels of some interactions, as far as they have one."""
+    rated = rows[data.interactions["label"].is_not_null().to_numpy()[rows]]
+    labels = data.interactions["label"].to_numpy()[rated].astype(np.float32)
+    return Ratings(data.user_numbers[rated], data.item_numbers[rated], labels)
 
 
 @dataclass(frozen=True)
-class FitReport:
-    """What training itself found."""
-
-    encoded: Encoded
-    scores: Ranker
-    weights: dict[str, Tensor]
-    regime: str
-    best_epoch: int = 0
-    validation: dict[str, float] = field(default_factory=dict)
-    history: list[dict[str, Any]] = field(default_factory=list)
-    label_scale: tuple[float, float] = (0.0, 1.0)
-    diverged: str = ""
-
-
-@dataclass
 class FittedRun:
-    """Everything that scoring, evaluating and saving need."""
+    """Everything that scoring, evaluating and saving need. It never changes: what changes a run makes another one.
+
+    limits: of the training labels, within which predictions are kept; label_scale: their centre and spread.
+    extra_items: numbers that may be recommended though no interaction names them.
+    """
 
     settings: Settings
     data: Dataset
     split: Split
     encoder: Encoder
     encoded: Encoded
-    scores: Ranker
-    weights: dict[str, Tensor]
-    regime: str
-    best_epoch: int = 0
-    validation: dict[str, float] = field(default_factory=dict)
-    validation_protocol: str = ""
-    history: list[dict[str, Any]] = field(default_factory=list)
+    model: Model
+    refit: Refit
+    report: FitReport
     limits: tuple[float, float] = (-1.0, 1.0)
+    label_scale: tuple[float, float] = (0.0, 1.0)
     instances: Instances | None = None
-    label_scale: tuple[float, float] = (0.0, 1.0)  # centre and spread of the training labels, which scores are given in
-    diverged: str = ""  # why training stopped before its time
-    extra_items: tuple[int, ...] = ()  # numbers that may be recommended though no interaction names them
-    stock: Stock = field(default_factory=lambda: Stock(0))
+    extra_items: tuple[int, ...] = ()
+
+    @cached_property
+    def ranker(self) -> ModelRanker:
+        """Scores of the data's own users and items."""
+        return ModelRanker(self.model, self.encoded)
+
+    @cached_property
+    def learned_rows(self) -> Rows:
+        return learned_rows(self.split, self.settings, self.refit)
 
     @property
-    def uses_histories(self) -> bool:
-        """Whether a newcomer's choices change her scores: by a row of her own, or by counting."""
-        return isinstance(self.scores, ClosedFormModel) or (
-            isinstance(self.scores, Scorer) and not self.scores.model.whole_table
+    def learned_interactions(self) -> Rows:
+        return learned_interactions(self.learned_rows, self.instances)
+
+    @property
+    def inputs(self) -> FitInputs:
+        """What scoring reads beside the weights, and what a closed-form model is fitted on."""
+        rows, data = self.learned_interactions, self.data
+        return FitInputs(
+            Layout(self.encoder.fields),
+            self.encoded,
+            positives=lambda: positives_of(data, rows),
+            ratings=lambda: ratings_of(data, rows),
+            label_scale=self.label_scale,
         )
 
-    def __post_init__(self) -> None:
-        if len(self.stock.here) != len(self.data.items):
-            self.stock = Stock(len(self.data.items))
+    @property
+    def best_epoch(self) -> int:
+        return self.report.best_epoch
 
+    @property
+    def validation(self) -> dict[str, float]:
+        return self.report.validation
 
-def learned_rows(split: Split, found_regime: str) -> Rows:
-    """The rows that a run of this regime has learned from; of the task `implicit`, its instances."""
-    parts = [split.train]
-    parts += [split.validation] if found_regime != regime(False) else []
-    parts += [split.test] if found_regime == regime("all") else []
-    return np.sort(np.concatenate(parts))
+    @property
+    def validation_protocol(self) -> str:
+        return self.report.protocol
 
-
-def regime(refit: Refit) -> str:
-    return "no refit" if not refit else "refit on train + validation" if refit is True else "refit on all rows"
+    @property
+    def curve(self) -> list[dict[str, Any]]:
+        return self.report.curve

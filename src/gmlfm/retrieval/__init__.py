@@ -1,9 +1,8 @@
-"""From a model to recommendations: scores, exact top-n over the catalogue, reasons, neighbours."""
+"""From a model to recommendations: scores by number, exact top-n over the catalogue, reasons."""
 
 from __future__ import annotations
 
-from gmlfm.retrieval.ranker import Ranker, Renumbered, Scores
-from gmlfm.retrieval.ranking import Cap, TopItems, best_items
-from gmlfm.retrieval.scorer import Scorer
+from gmlfm.retrieval.ranker import ModelRanker, Ranker
+from gmlfm.retrieval.ranking import DEFAULT_N, Cap, TopItems, best_items
 
-__all__ = ["Cap", "Ranker", "Renumbered", "Scorer", "Scores", "TopItems", "best_items"]
+__all__ = ["DEFAULT_N", "Cap", "ModelRanker", "Ranker", "TopItems", "best_items"]

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from gmlfm.models.base import PairwiseModel
+from gmlfm.models.base import Terms
 
 Names = Callable[[npt.NDArray[np.int64]], Sequence[tuple[str, str, str]]]  # rows -> (part, field, value)
 
@@ -43,38 +41,21 @@ class Explanation:
         return _weightiest_first(sums)
 
 
-def explain(
-    model: PairwiseModel,
-    rows: Tensor,
-    ids: npt.NDArray[np.int64],
-    x: npt.NDArray[np.float32],
-    names: Names,
-    label_scale: tuple[float, float] = (0.0, 1.0),
-    constant: float | None = None,
-) -> Explanation:
-    """ids, x: the attributes of one row, user first, without padding; rows: theirs, transformed; constant: the global term."""
-    if constant is None:  # The lead removes this default: reasons.py is to pass model.global_term().
-        bias = getattr(model, "bias", None)
-        constant = float(bias.detach()) if isinstance(bias, Tensor) else 0.0
-    centre, spread = label_scale
-    with torch.no_grad():
-        linear = model.linear(rows).cpu().double().numpy() * x
-        weights, distances = (
-            None if matrix is None else matrix.cpu().double().numpy() for matrix in model.pair_parts(rows, rows)
-        )
-    assert weights is not None
+def explain(terms: Terms, names: Names) -> Explanation:
+    """The terms of a score by the names of their attributes."""
     fields, attributes = [], []
-    for side, field, shown in names(ids):
+    for side, field, shown in names(terms.ids):
         fields.append(f"{side}.{field}" if field != side else side)
         attributes.append(f"{fields[-1]} = {shown}")
-    terms = [Term("global", (), (), centre + spread * constant)]
-    terms += [Term("linear", (fields[i],), (attributes[i],), spread * float(linear[i])) for i in range(len(ids))]
-    for i in range(len(ids)):
-        for j in range(i + 1, len(ids)):
-            weight, distance = float(weights[i, j]), None if distances is None else float(distances[i, j])
-            value = spread * weight * (1.0 if distance is None else distance) * float(x[i]) * float(x[j])
-            terms.append(Term("pair", (fields[i], fields[j]), (attributes[i], attributes[j]), value, weight, distance))
-    return Explanation(sum(term.value for term in terms), tuple(terms))
+    n_terms, x, distances = len(terms.ids), terms.x, terms.distance
+    named = [Term("global", (), (), terms.constant)]
+    named += [Term("linear", (fields[i],), (attributes[i],), float(terms.linear[i])) for i in range(n_terms)]
+    for i in range(n_terms):
+        for j in range(i + 1, n_terms):
+            weight, distance = float(terms.weight[i, j]), None if distances is None else float(distances[i, j])
+            value = weight * (1.0 if distance is None else distance) * float(x[i]) * float(x[j])
+            named.append(Term("pair", (fields[i], fields[j]), (attributes[i], attributes[j]), value, weight, distance))
+    return Explanation(sum(term.value for term in named), tuple(named))
 
 
 def contrast(explanation: Explanation, others: Sequence[Explanation]) -> dict[tuple[str, ...], float]:
