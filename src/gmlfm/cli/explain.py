@@ -29,8 +29,8 @@ def add_to(commands: Any) -> None:
         "The exact sum that a score consists of, by fields: the global term, linear terms, and each pair of "
         "attributes with its weight and distance. --against compares with another item, or with the mean of the catalogue.",
         [
-            "gmlfm explain runs/demo --user b0000003 --item i0000017",
-            "gmlfm explain runs/demo --user b0000003 --item i0000017 --against mean --picture why.svg",
+            "gmlfm explain runs/demo --user b0000003 --item t000000001",
+            "gmlfm explain runs/demo --user b0000003 --item t000000001 --against mean --picture why.svg",
         ],
     )
     add_run(parser)

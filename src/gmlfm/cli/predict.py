@@ -19,7 +19,7 @@ def add_to(commands: Any) -> None:
         "scores of given users and items",
         "The score of each pair: for ratings the predicted rating, otherwise a number that is higher for what fits better.",
         [
-            "gmlfm predict runs/demo --user b0000003 --item i0000017 i0000018",
+            "gmlfm predict runs/demo --user b0000003 --item t000000001 t000000002",
             "gmlfm predict runs/demo --pairs pairs.csv --json",
         ],
     )

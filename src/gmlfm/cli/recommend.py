@@ -43,8 +43,8 @@ def add_to(commands: Any) -> None:
         "into a file. Items that the user had, and those marked sold, are left out.",
         [
             "gmlfm recommend runs/demo --user b0000003 -n 5",
-            "gmlfm recommend runs/demo --attributes age=20-29,region=Osaka --history i0000017,i0000018",
-            "gmlfm recommend runs/demo --user b0000003 --filter \"genre = 'Concert'\" --at-most seller=2 --json",
+            "gmlfm recommend runs/demo --attributes age=20-29,region=Osaka --history t000000001,t000000002",
+            "gmlfm recommend runs/demo --user b0000003 --filter \"genre = 'Concert'\" --at-most category=2 --json",
             "gmlfm recommend runs/demo --all --out best.parquet --available stock.csv",
         ],
     )
@@ -61,7 +61,7 @@ def add_to(commands: Any) -> None:
         "--filter", metavar="EXPR", help="a condition on item fields, such as \"condition != 'worn' and price < 50\""
     )
     parser.add_argument("--available", metavar="FILE|ID,...", help="only these items: ids, or a table with a column of them")
-    parser.add_argument("--at-most", metavar="FIELD=N", help="at most N items of the same value of a field, such as seller=2")
+    parser.add_argument("--at-most", metavar="FIELD=N", help="at most N items of the same value of a field, such as category=2")
     parser.add_argument(
         "--candidates", metavar="KIND", help="interactions (items that occur in them, the default) or catalogue (all)"
     )

@@ -18,7 +18,7 @@ def add_to(commands: Any) -> None:
         "similar",
         "the nearest items or users in the learned metric",
         "The items nearest to an item, or the users nearest to a user, by the distance between their positions.",
-        ["gmlfm similar runs/demo --item i0000017", "gmlfm similar runs/demo --user b0000003 -n 5 --json"],
+        ["gmlfm similar runs/demo --item t000000001", "gmlfm similar runs/demo --user b0000003 -n 5 --json"],
     )
     add_run(parser)
     parser.add_argument("--item", metavar="ID")

@@ -18,14 +18,14 @@ def add_to(commands: Any) -> None:
         "items that can no longer be recommended",
         "Mark items as sold: they are left out from the next recommendation on, without training. The mark is kept with the "
         "run; gmlfm back takes it away.",
-        ["gmlfm sold runs/demo i0000017 i0000018"],
+        ["gmlfm sold runs/demo t000000001 t000000002"],
     )
     _add(
         commands,
         "back",
         "sold items that can be recommended again",
         "Take away the mark that gmlfm sold made.",
-        ["gmlfm back runs/demo i0000017"],
+        ["gmlfm back runs/demo t000000001"],
     )
 
 
