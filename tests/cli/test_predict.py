@@ -24,7 +24,11 @@ def test_scores_of_pairs(run: str, tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["predict", run, "--pairs", str(tmp_path / "pairs.csv"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == rows
     assert main(["predict", run, "--user", "b0000003", "--item", items[0]]) == 0
-    assert f"{expected[0]:.4f}" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"{expected[0]:.4f}" in shown
+    assert "note" not in shown
+    assert main(["predict", run, "--user", "nobody", "--item", items[0]]) == 0
+    assert "nothing is known of user 'nobody': the score is the model's for a stranger" in capsys.readouterr().out
 
 
 def test_context_is_handed_on(run: str, monkeypatch: pytest.MonkeyPatch) -> None:

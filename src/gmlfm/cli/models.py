@@ -24,6 +24,7 @@ def add_to(commands: Any) -> None:
         "Every model with its tasks, whether it uses attributes, and what it goes by for newcomers. With NAME, that model's "
         "settings and what gmlfm tune tries.",
         ["gmlfm models", "gmlfm models gml-fm", "gmlfm models --json"],
+        pointer="What each setting means: gmlfm settings MODEL",
     )
     parser.add_argument("model", nargs="?", metavar="NAME", help="a model in detail; or module:Class, a model of your own")
     shared_options(parser)

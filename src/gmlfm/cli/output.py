@@ -27,6 +27,11 @@ def note(console: Console, message: str) -> None:
     console.print(f"[yellow]note[/] {escape(message)}", soft_wrap=True)
 
 
+def users_not_known(frame: pl.DataFrame) -> list[str]:
+    """The users whose `known` is false, in their order."""
+    return frame.filter(~pl.col("known"))["user"].unique(maintain_order=True).to_list() if "known" in frame.columns else []
+
+
 def show_rows(frame: pl.DataFrame, console: Console, *, as_json: bool) -> None:
     """A frame as a JSON list, or as a table without the column `known`."""
     if as_json:

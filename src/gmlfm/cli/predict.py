@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from gmlfm.cli.options import TABLE_HELP, add_command, add_context, add_run, context_of, load_run, read_file, shared_options
-from gmlfm.cli.output import show_rows, warnings_as_notes
+from gmlfm.cli.output import note, show_rows, users_not_known, warnings_as_notes
 from gmlfm.errors import OptionError
 
 
@@ -41,4 +41,8 @@ def run(options: argparse.Namespace) -> None:
     console = Console(stderr=options.json)
     with warnings_as_notes(console):
         scores = recommender.predict(pairs, **context_of(options))
+    unknown = users_not_known(scores)
+    if unknown:
+        more = f" and {len(unknown) - 1:,} more users" if len(unknown) > 1 else ""
+        note(console, f"nothing is known of user '{unknown[0]}'{more}: the score is the model's for a stranger.")
     show_rows(scores, console, as_json=options.json)

@@ -23,7 +23,7 @@ from gmlfm.cli.options import (
     read_file,
     shared_options,
 )
-from gmlfm.cli.output import note, show_rows, warnings_as_notes
+from gmlfm.cli.output import note, show_rows, users_not_known, warnings_as_notes
 from gmlfm.cli.progress import bar
 from gmlfm.errors import DataError, OptionError
 
@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> None:
             table = recommender.recommend_for(attributes, comma_list(options.history or ""), options.n, **choices)
         else:
             table = recommender.recommend(options.user, options.n, seen=options.seen, **choices)
-    for user in _newcomers(table):
+    for user in users_not_known(table):
         is_unknown = recommender.fitted.encoder.user_numbers([user])[0] < 0
         popular, scored = (
             "nothing is known of this user, so this is what is popular",
@@ -137,10 +137,6 @@ def _available(text: str, recommender: Recommender) -> list[str]:
         expected = " or ".join(f"'{name}'" for name in dict.fromkeys(names))
         raise DataError(f"--available {text} has the columns {', '.join(frame.columns)}; expected {expected}.")
     return frame[column].drop_nulls().cast(pl.String).to_list()
-
-
-def _newcomers(table: pl.DataFrame) -> list[str]:
-    return table.filter(~pl.col("known"))["user"].unique(maintain_order=True).to_list() if "known" in table.columns else []
 
 
 def _write_all(recommender: Recommender, options: argparse.Namespace, choices: dict[str, Any]) -> None:

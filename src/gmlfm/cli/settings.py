@@ -22,7 +22,12 @@ def add_to(commands: Any) -> None:
         "every setting: kind, default, range and meaning",
         "The settings that gmlfm train --set KEY=VALUE takes, with their kind, default, range and meaning, and whether gmlfm "
         "tune searches them. With MODEL, those of that model and its defaults.",
-        ["gmlfm settings", "gmlfm settings gml-fm", "gmlfm settings mf --task rating --json"],
+        [
+            "gmlfm settings",
+            "gmlfm settings gml-fm",
+            "gmlfm settings mf --task rating --json",
+            "gmlfm settings my_package.my_module:MyModel",
+        ],
     )
     parser.add_argument("model", nargs="?", metavar="MODEL", help="see gmlfm models; or module:Class, a model of your own")
     parser.add_argument("--task", default="topn", metavar="TASK", help="topn, rating or implicit (default: topn)")
