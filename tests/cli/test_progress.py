@@ -20,9 +20,9 @@ def test_training_prints_a_row_for_each_epoch() -> None:
         for report in reports:
             observer.on_step(1, 2, report.loss)
             observer.on_epoch(report, trainer)
-    first, second = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert first == "epoch   1  loss 0.5000  hr@10 0.2500  2 k instances/s  best so far"
-    assert second == "epoch   2  loss 0.4000    3 k instances/s"
+    row_1, row_2 = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert row_1 == "epoch   1  loss 0.5000  hr@10 0.2500  2 k instances/s  best so far"
+    assert row_2 == "epoch   2  loss 0.4000    3 k instances/s"
 
 
 def test_bars_are_silent_without_a_terminal(capsys: Any) -> None:
