@@ -1,9 +1,11 @@
-"""Draws the pictures of README and docs from real runs of the commands: python docs/make_pictures.py"""
+"""Draw the pictures of README and docs from real runs of the commands: python docs/make_pictures.py"""
 
 from __future__ import annotations
 
+import io
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -18,10 +20,10 @@ ROOT = Path(__file__).parent.parent
 SHOP = ("purchases.csv", "buyers.csv", "catalogue.csv")
 
 
-def draw(name: str, title: str, print_to: object) -> None:
-    assert callable(print_to)
-    console = Console(record=True, force_terminal=True, width=100, file=open("/dev/null", "w", encoding="utf-8"))
-    print_to(console)
+def draw(name: str, title: str, show_on: Callable[[Console], None]) -> None:
+    """Record what a command shows on a terminal as an SVG file of docs/images."""
+    console = Console(record=True, force_terminal=True, width=100, file=io.StringIO())
+    show_on(console)
     console.save_svg(str(ROOT / "docs" / "images" / name), title=title, unique_id=name.split(".")[0])
 
 

@@ -11,14 +11,14 @@ from gmlfm.cli import main
 
 def test_the_demo_goes_from_the_market_to_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--users", "500", "--epochs", "3", "--out", str(tmp_path / "demo"), "--json"]) == 0
-    told = capsys.readouterr()
-    result = json.loads(told.out)
-    rates = {name: one["hr@10"] for name, one in result["results"].items()}
+    printed = capsys.readouterr()
+    result = json.loads(printed.out)
+    rates = {name: metrics["hr@10"] for name, metrics in result["results"].items()}
     assert rates["popularity"] < rates["not sold yet first, nothing more"] < rates["the oracle, who knows every taste"]
     assert rates["popularity"] < rates["the oracle, who knows every taste"] - 0.2
     assert max(rates.values()) == rates["the oracle, who knows the stock, too"]
     for heading in ("The data", "Training gml-fm", "Recommendations", "Somebody new", "Why the first"):
-        assert heading in told.err
+        assert heading in printed.err
     page = Path(result["report"]).read_text()
     assert page.count("<svg") == 4
     for drawing in page.split("<svg")[1:]:

@@ -1,4 +1,4 @@
-"""gmlfm attributes RUN: what each field is worth."""
+"""gmlfm attributes RUN: how much each field contributes."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from gmlfm.cli.main import shared_options
+from gmlfm.cli.options import add_command, add_run, load_run, shared_options
 from gmlfm.cli.report import Report
 from gmlfm.errors import OptionError
 from gmlfm.storage import write_text
 
 
 def add_to(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser = add_command(
+        commands,
         "attributes",
-        help="what each field is worth",
-        description="How much worse validation gets when a field is shuffled among its owners and, with --retrain, when the "
+        "how much each field contributes",
+        "How much worse validation gets when a field is shuffled among its owners and, with --retrain, when the "
         "model is trained without it; and which pairs of fields carry the score. Below 0 a field harms.",
+        ["gmlfm attributes runs/demo", "gmlfm attributes runs/demo --retrain --picture fields.svg"],
     )
-    parser.add_argument("run_folder", metavar="RUN")
+    add_run(parser)
     parser.add_argument("--retrain", action="store_true", help="also train once without each field")
     parser.add_argument("--picture", metavar="FILE", help="an .svg file to write")
     shared_options(parser)
@@ -31,10 +33,9 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from gmlfm.recommender import Recommender
     from gmlfm.recommender.field_importance import field_importance
 
-    recommender = Recommender.load(options.run_folder)
+    recommender = load_run(options)
     console = Console(stderr=options.json)
     with console.status("measuring") as status:
         table = field_importance(recommender.fitted, retrain=options.retrain, tell=status.update)
@@ -43,24 +44,23 @@ def run(options: argparse.Namespace) -> None:
         except OptionError:
             pairs = None
     if options.picture:
-        shown = {f"{part}.{field}": lost for part, field, lost, _ in table.rows()}
-        drawing = Report("").waterfall("What validation loses when a field is shuffled", shown)
+        losses = {f"{part}.{field}": lost for part, field, lost, _ in table.rows()}
+        drawing = Report("").waterfall("What validation loses when a field is shuffled", losses)
         write_text(Path(options.picture), drawing)
     if options.json:
-        told = {"fields": table.to_dicts(), "pairs": None if pairs is None else pairs.to_dicts()}
-        print(json.dumps(told))
+        print(json.dumps({"fields": table.to_dicts(), "pairs": None if pairs is None else pairs.to_dicts()}))
         return
     metric = "NDCG@10 lost" if recommender.fitted.settings.task == "topn" else "RMSE gained"
-    shown_table = Table(title=f"What each field is worth: {metric} on validation", title_justify="left", header_style="bold")
+    by_field = Table(title=f"What each field contributes: {metric} on validation", title_justify="left", header_style="bold")
     for heading in ("field", "shuffled", *(["trained without"] if options.retrain else [])):
-        shown_table.add_column(heading, justify="left" if heading == "field" else "right")
+        by_field.add_column(heading, justify="left" if heading == "field" else "right")
     for part, field, lost, without in table.rows():
-        shown_table.add_row(f"{part}.{field}", f"{lost:+.4f}", *([f"{without:+.4f}"] if without is not None else []))
-    console.print(shown_table)
+        by_field.add_row(f"{part}.{field}", f"{lost:+.4f}", *([f"{without:+.4f}"] if without is not None else []))
+    console.print(by_field)
     if pairs is not None:
-        second = Table(title="Which pairs of fields carry the score", title_justify="left", header_style="bold")
+        by_pair = Table(title="Which pairs of fields carry the score", title_justify="left", header_style="bold")
         for heading in ("fields", "spread", "mean"):
-            second.add_column(heading, justify="left" if heading == "fields" else "right", overflow="fold")
+            by_pair.add_column(heading, justify="left" if heading == "fields" else "right", overflow="fold")
         for fields, spread, mean in pairs.rows():
-            second.add_row(fields, f"{spread:.4f}", f"{mean:+.4f}")
-        console.print(second)
+            by_pair.add_row(fields, f"{spread:.4f}", f"{mean:+.4f}")
+        console.print(by_pair)

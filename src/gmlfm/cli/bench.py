@@ -13,25 +13,32 @@ import numpy as np
 from rich.console import Console
 
 from gmlfm.cli import bench_train
-from gmlfm.cli.data import add_data_options
-from gmlfm.cli.main import shared_options
+from gmlfm.cli.options import DATA_HELP, MODEL_HELP, add_command, add_data_options, add_settings, settings_of, shared_options
 from gmlfm.data.sources import load_dataset
 from gmlfm.errors import OptionError
 
 
 def add_to(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser("bench", help="what things cost on this machine")
+    parser = add_command(
+        commands,
+        "bench",
+        "what things cost on this machine",
+        "Measure training steps or top-n ranking on this machine, beside another way to do the same.",
+        ["gmlfm bench train --against factored", "gmlfm bench topn ml-1m --json"],
+    )
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     bench_train.add_to(kinds)
-    topn: argparse.ArgumentParser = kinds.add_parser(
+    topn = add_command(
+        kinds,
         "topn",
-        help="exact top-10 of the whole catalogue",
-        description="All users against all items, seen items left out, beside scoring every pair through the model in batches; "
+        "exact top-10 of the whole catalogue",
+        "All users against all items, seen items left out, beside scoring every pair through the model in batches; "
         "weights are drawn, not trained, which costs the same.",
+        ["gmlfm bench topn", "gmlfm bench topn ml-1m --set k=32 --threads 2 --rounds 5 --json"],
     )
-    topn.add_argument("data", nargs="?", default="bazaar", metavar="DATA")
-    topn.add_argument("--model", default="gml-fm", metavar="NAME")
-    topn.add_argument("--k", type=int, default=64)
+    topn.add_argument("data", nargs="?", default="bazaar", metavar="DATA", help=f"{DATA_HELP} (default: bazaar)")
+    topn.add_argument("--model", default="gml-fm", metavar="NAME", help=MODEL_HELP)
+    add_settings(topn, "k=32 (default: k=64)")
     topn.add_argument("--threads", type=int, metavar="N")
     topn.add_argument("--users", type=int, metavar="N", help="only so many users (default: all)")
     topn.add_argument("--rounds", type=int, default=3)
@@ -52,46 +59,46 @@ def run_topn(options: argparse.Namespace) -> None:
     if options.rounds < 1 or (options.users is not None and options.users < 1):
         raise OptionError("--rounds and --users must be 1 or more.")
     data = load_dataset(options.data, data_root=options.data_root, strict=options.strict)
-    settings = {"k": options.k, "epochs": 0, "v_scale": 0.3}
-    recommender = Recommender(options.model, **settings, **({"threads": options.threads} if options.threads else {})).fit(data)
+    settings = {"k": 64, "v_scale": 0.3, **settings_of(options), "epochs": 0}
+    recommender = Recommender(options.model, **settings).fit(data)
     scores = recommender.fitted.scores
     if not isinstance(scores, Scorer) or not isinstance(scores.model, PairwiseModel):
         raise OptionError(f"'{options.model}' has no faster form than batches, so there is nothing to compare.")
     users = data.seen_users[: options.users]
-    items, had = data.seen_items, PositivesByUser(data)
-    gone = [had(int(user)) for user in users]
+    items, positives = data.seen_items, PositivesByUser(data)
+    excluded = [positives(int(user)) for user in users]
     started = time.perf_counter()
     scores.score_all(users[:1], items)  # the item side is precomputed once
-    prepared = time.perf_counter() - started
+    precomputation_seconds = time.perf_counter() - started
     seconds, best = [], None
     for _ in range(options.rounds):
         started = time.perf_counter()
-        best = best_items(scores.score_all(users, items), items, 10, gone)
+        best = best_items(scores.score_all(users, items), items, 10, excluded)
         seconds.append(time.perf_counter() - started)
     assert best is not None
-    told: dict[str, Any] = {
+    measured: dict[str, Any] = {
         "data": data.name,
         "model": options.model,
-        "k": options.k,
+        "k": recommender.settings.to_dict()["settings"]["k"],
         "threads": torch.get_num_threads(),
         "users": len(users),
         "items": len(items),
-        "precomputation_seconds": prepared,
+        "precomputation_seconds": precomputation_seconds,
         "seconds": min(seconds),
         "peak_memory_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2 ** (20 if sys.platform != "darwin" else 30),
     }
     if options.against == "batched":
         started = time.perf_counter()
-        slow = best_items(scores.score_pairs(users, np.broadcast_to(items, (len(users), len(items)))), items, 10, gone)
-        told["baseline_seconds"] = time.perf_counter() - started
-        told["ratio"] = told["baseline_seconds"] / told["seconds"]
-        told["largest_difference"] = float(np.abs(slow.scores - best.scores)[np.isfinite(best.scores)].max())
-        same = slow.items == best.items
+        batched = best_items(scores.score_pairs(users, np.broadcast_to(items, (len(users), len(items)))), items, 10, excluded)
+        measured["baseline_seconds"] = time.perf_counter() - started
+        measured["ratio"] = measured["baseline_seconds"] / measured["seconds"]
+        measured["largest_difference"] = float(np.abs(batched.scores - best.scores)[np.isfinite(best.scores)].max())
+        same = batched.items == best.items
         # Two items whose scores differ by rounding alone may change places.
-        told["same_items"] = bool((same | (np.abs(slow.scores - best.scores) <= 1e-5)).all())
+        measured["same_items"] = bool((same | (np.abs(batched.scores - best.scores) <= 1e-5)).all())
     if options.json:
-        print(json.dumps(told))
+        print(json.dumps(measured))
         return
     console = Console()
-    for name, value in told.items():
+    for name, value in measured.items():
         console.print(f"{name:>24}  {value:.4g}" if isinstance(value, float) else f"{name:>24}  {value}", highlight=False)

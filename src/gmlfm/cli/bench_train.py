@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from gmlfm.cli.data import add_data_options
-from gmlfm.cli.main import shared_options
+from gmlfm.cli.options import DATA_HELP, MODEL_HELP, add_command, add_data_options, add_settings, settings_of, shared_options
 from gmlfm.errors import OptionError
 
 if TYPE_CHECKING:
@@ -18,20 +17,25 @@ if TYPE_CHECKING:
 
 
 def add_to(kinds: Any) -> None:
-    parser: argparse.ArgumentParser = kinds.add_parser(
+    parser = add_command(
+        kinds,
         "train",
-        help="training steps, and the time to a given quality",
-        description="Full training steps, every parameter updated, on batches made beforehand. --against runs another way "
+        "training steps, and the time to a given quality",
+        "Full training steps, every parameter updated, on batches made beforehand. --against runs another way "
         "beside ours in alternating rounds, each in a process of its own, all in PyTorch operation by operation with a dense "
         "table and fused Adam: 'factored' is the paper's K^2 form by outer products, 'factored-product' the same by one matrix "
         "product an instance, 'eager' our own model. --until trains from nothing, loading and evaluation included, until a "
         "validation result is reached.",
+        [
+            "gmlfm bench train --against factored",
+            "gmlfm bench train ml-1m --set k=64 --set batch_size=256 --threads 2 --against eager --json",
+            "gmlfm bench train ml-1m --until hr@10=0.71",
+        ],
     )
-    parser.add_argument("data", nargs="?", default="bazaar", metavar="DATA")
-    parser.add_argument("--model", default="gml-fm", metavar="NAME")
+    parser.add_argument("data", nargs="?", default="bazaar", metavar="DATA", help=f"{DATA_HELP} (default: bazaar)")
+    parser.add_argument("--model", default="gml-fm", metavar="NAME", help=MODEL_HELP)
     parser.add_argument("--device", default="auto", metavar="D", help="auto, cpu or cuda (default: auto)")
-    parser.add_argument("--k", type=int, default=64)
-    parser.add_argument("--batch", type=int, default=4096, metavar="N", help="instances a step (default: 4096)")
+    add_settings(parser, "k=32 or batch_size=256, the instances a step (default: k=64, batch_size=4096)")
     parser.add_argument("--threads", type=int, metavar="N", help="(default: all)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, metavar="S", help="a round takes at least (default: 2)")
@@ -46,39 +50,50 @@ def add_to(kinds: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     import torch
 
-    for name, least in (("k", 1), ("batch", 1), ("rounds", 1)):
-        if getattr(options, name) < least:
-            raise OptionError(f"--{name} is {getattr(options, name)}; expected {least} or more.")
-    if options.threads is not None and options.threads < 1:
-        raise OptionError(f"--threads is {options.threads}; expected 1 or more.")
+    if options.rounds < 1:
+        raise OptionError(f"--rounds is {options.rounds}; expected 1 or more.")
     if not 0 < options.seconds < float("inf"):
         raise OptionError(f"--seconds is {options.seconds}; expected a number above 0.")
-    threads = options.threads or torch.get_num_threads()
-    if options.until:
-        told = _until(options, threads)
-    else:
-        from gmlfm.bench.contenders import Task
-        from gmlfm.bench.training import measure
-        from gmlfm.fitting.plan import chosen_device
-
-        device = chosen_device(options.device)
-        task = Task(options.data, options.data_root, options.model, "ours", options.k, options.batch, threads, device)
-        told = measure(task, [options.against] if options.against else [], options.rounds, options.seconds)
+    settings = {"k": 64, "batch_size": 4096, "threads": torch.get_num_threads(), **settings_of(options)}
+    settings |= {name: _count(name, settings[name]) for name in ("k", "batch_size", "threads")}
+    measured = _until(options, settings) if options.until else _steps(options, settings)
     if options.json:
-        print(json.dumps(told))
+        print(json.dumps(measured))
         return
     console = Console(highlight=False)
-    for name, value in _flat(told).items():
+    for name, value in _flat(measured).items():
         console.print(f"{name:>36}  {_shown(name, value)}", soft_wrap=True)
 
 
+def _steps(options: argparse.Namespace, settings: dict[str, Any]) -> dict[str, Any]:
+    """Instances a second over batches made beforehand."""
+    from gmlfm.bench.contenders import Task
+    from gmlfm.bench.training import measure
+    from gmlfm.fitting.plan import chosen_device
+
+    for name in settings.keys() - {"k", "batch_size", "threads", "seed"}:
+        raise OptionError(f"bench train measures steps by k and batch_size alone; '{name}' goes with --until only.")
+    k, batch, threads = settings["k"], settings["batch_size"], settings["threads"]
+    device = chosen_device(options.device)
+    task = Task(options.data, options.data_root, options.model, "ours", k, batch, threads, device)
+    return measure(task, [options.against] if options.against else [], options.rounds, options.seconds)
+
+
+def _count(name: str, value: Any) -> int:
+    if not str(value).isdecimal() or int(value) < 1:
+        raise OptionError(f"{name} is {value}; expected a whole number of 1 or more.")
+    return int(value)
+
+
 class _ReachedError(Exception):
-    """The wanted validation result is there."""
+    """The validation result that was waited for is reached."""
 
 
 class _Watch:
-    def __init__(self, metric: str, wanted: float) -> None:
-        self._metric, self._wanted = metric, wanted
+    """Times each epoch, and ends the training at the target."""
+
+    def __init__(self, metric: str, target: float) -> None:
+        self._metric, self._target = metric, target
         self.epochs: list[dict[str, Any]] = []
         self.started = time.perf_counter()
 
@@ -89,15 +104,15 @@ class _Watch:
         self.epochs.append({"seconds": time.perf_counter() - self.started, "epoch": report.epoch, **report.validation})
         if self._metric not in report.validation:
             raise OptionError(f"--until names '{self._metric}'; validation tells {', '.join(report.validation)}.")
-        if report.validation[self._metric] >= self._wanted:
+        if report.validation[self._metric] >= self._target:
             raise _ReachedError
 
 
-def _until(options: argparse.Namespace, threads: int) -> dict[str, Any]:
+def _until(options: argparse.Namespace, settings: dict[str, Any]) -> dict[str, Any]:
     """Wall time from before the data are read."""
-    metric, equals, wanted = options.until.partition("=")
+    metric, equals, target = options.until.partition("=")
     try:
-        watch = _Watch(metric.strip(), float(wanted))
+        watch = _Watch(metric.strip(), float(target))
     except ValueError:
         equals = ""
     if not equals:
@@ -107,26 +122,27 @@ def _until(options: argparse.Namespace, threads: int) -> dict[str, Any]:
     from gmlfm.recommender import Recommender
 
     refuse_untrained(options.model)
-
-    settings: dict[str, Any] = {"k": options.k, "batch_size": options.batch, "threads": threads, "seed": options.seed}
     recommender = Recommender(options.model, device=options.device, **settings)
+    typed = recommender.settings.to_dict()["settings"]
     data = load_dataset(options.data, data_root=options.data_root, strict=options.strict)
-    loaded = time.perf_counter() - watch.started
+    loading_seconds = time.perf_counter() - watch.started
     reached = False
     try:
         recommender.fit(data, observer=watch)
     except _ReachedError:
         reached = True
-    told = {"data": options.data, "model": options.model, **settings, "until": options.until, "reached": reached}
-    return {**told, "loading_seconds": loaded, "seconds": watch.epochs[-1]["seconds"], "epochs": watch.epochs}
+    about = {"data": options.data, "model": options.model, **{name: typed.get(name, settings[name]) for name in settings}}
+    outcome = {"until": options.until, "reached": reached, "loading_seconds": loading_seconds}
+    return {**about, **outcome, "seconds": watch.epochs[-1]["seconds"], "epochs": watch.epochs}
 
 
-def _flat(told: dict[str, Any]) -> dict[str, Any]:
-    shown = {name: value for name, value in told.items() if name not in ("rounds", "roofline", "epochs")}
-    for name, value in told.get("roofline", {}).items():
+def _flat(measured: dict[str, Any]) -> dict[str, Any]:
+    shown = {name: value for name, value in measured.items() if name not in ("rounds", "roofline", "epochs")}
+    for name, value in measured.get("roofline", {}).items():
         shown[f"roofline {name}"] = value
-    for one in told.get("epochs", []):
-        shown[f"epoch {one['epoch']}"] = "  ".join(f"{name} {value:.4g}" for name, value in one.items() if name != "epoch")
+    for epoch in measured.get("epochs", []):
+        values = "  ".join(f"{name} {value:.4g}" for name, value in epoch.items() if name != "epoch")
+        shown[f"epoch {epoch['epoch']}"] = values
     return shown
 
 

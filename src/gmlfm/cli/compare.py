@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from gmlfm.cli.options import DATA_HELP, add_command, comma_list
 from gmlfm.cli.report import Report
 from gmlfm.cli.tune import add_search_options, budget_of
 from gmlfm.data.sources import load_dataset
@@ -21,14 +22,19 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser = add_command(
+        commands,
         "compare",
-        help="several methods under equal budgets, one table",
-        description="Tune each model with the same budget on validation, train the best settings with several seeds, test "
+        "several methods under equal budgets, one table",
+        "Tune each model with the same budget on validation, train the best settings with several seeds, test "
         "once, and write table.md, table.html and picture.svg. Stopped in the middle, the same command goes on.",
+        [
+            "gmlfm compare bazaar --models gml-fm,fm,popularity --trials 10 --out studies/bazaar",
+            "gmlfm compare bazaar --models fm,my_package.my_module:MyModel --seconds 600 --out studies/mine",
+        ],
     )
-    parser.add_argument("data", metavar="DATA", help="a name, a folder with a dataset.toml, or the path of a .toml")
-    parser.add_argument("--models", required=True, metavar="A,B,C", help="see gmlfm models")
+    parser.add_argument("data", metavar="DATA", help=DATA_HELP)
+    parser.add_argument("--models", required=True, metavar="A,B,C", help="see gmlfm models; or module:Class, your own")
     parser.add_argument("--seeds", type=int, default=3, metavar="N", help="trainings of the best settings (default: 3)")
     parser.add_argument(
         "--protocol", default="full", metavar="NAME", help="of the test: full, sampled or paper (default: full)"
@@ -43,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
     from gmlfm.tuning.comparison import Plan
 
     plan = Plan(
-        tuple(one.strip() for one in options.models.split(",") if one.strip()),
+        tuple(comma_list(options.models)),
         options.task,
         options.split,
         options.protocol,
@@ -58,7 +64,7 @@ def run(options: argparse.Namespace) -> None:
     out = Path(options.out)
     console = Console(stderr=options.json)
     with console.status("comparing") as status:
-        found = compare(
+        comparison = compare(
             data,
             plan,
             budget,
@@ -68,39 +74,39 @@ def run(options: argparse.Namespace) -> None:
             tell=lambda name, n, s: status.update(f"tuning {name}: {n} trials, {s:.0f} s"),
             tested=lambda name, seed: status.update(f"training {name} with seed {seed} for the test"),
         )
-    write(found, out)
+    write(comparison, out)
     if options.json:
-        print(json.dumps(asdict(found)))
+        print(json.dumps(asdict(comparison)))
         return
-    show(found, console)
+    show(comparison, console)
     console.print(f"Also in [bold]{out / 'table.md'}[/], table.html and picture.svg.", soft_wrap=True)
 
 
-def show(found: Comparison, console: Console) -> None:
+def show(comparison: Comparison, console: Console) -> None:
     from gmlfm.tuning.table import headings, legend, lines, title
 
-    table = Table(title=title(found), title_justify="left", header_style="bold")
-    for at, name in enumerate(headings(found)):
-        table.add_column(name, justify="left" if at == 0 else "right", overflow="fold")
-    for row in lines(found):
+    table = Table(title=title(comparison), title_justify="left", header_style="bold")
+    for index, name in enumerate(headings(comparison)):
+        table.add_column(name, justify="left" if index == 0 else "right", overflow="fold")
+    for row in lines(comparison):
         table.add_row(*row)
     console.print(table)
-    console.print(legend(found))
-    for name, why in found.failures.items():
+    console.print(legend(comparison))
+    for name, why in comparison.failures.items():
         console.print(f"[yellow]note[/] {name} could not take part: {why}", soft_wrap=True)
 
 
-def write(found: Comparison, out: Path) -> None:
+def write(comparison: Comparison, out: Path) -> None:
     from gmlfm.tuning.table import headings, legend, lines, markdown, title
 
-    write_text(out / "table.md", markdown(found))
-    report = Report(title(found))
-    report.table(headings(found), lines(found))
-    report.text(legend(found))
-    for name, why in found.failures.items():
+    write_text(out / "table.md", markdown(comparison))
+    report = Report(title(comparison))
+    report.table(headings(comparison), lines(comparison))
+    report.text(legend(comparison))
+    for name, why in comparison.failures.items():
         report.text(f"{name} could not take part: {why}")
-    caption = f"{'NDCG@10' if found.task == 'topn' else 'RMSE'} on the test part, with 95 % intervals"
-    ranges = {row.model: (row.low, row.means[found.metric], row.high) for row in found.rows}
+    caption = f"{'NDCG@10' if comparison.task == 'topn' else 'RMSE'} on the test part, with 95 % intervals"
+    ranges = {row.model: (row.low, row.means[comparison.metric], row.high) for row in comparison.rows}
     drawing = report.ranges(caption, ranges)
     report.write(out / "table.html")
     write_text(out / "picture.svg", drawing)

@@ -1,4 +1,4 @@
-"""gmlfm data: list, get and describe datasets."""
+"""gmlfm data: list, get, describe and prepare datasets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gmlfm.cli.main import shared_options
+from gmlfm.cli.options import DATA_HELP, add_command, add_data_options, shared_options
+from gmlfm.cli.output import note
 from gmlfm.cli.progress import bar, steps
 from gmlfm.cli.summary import show_summary
 from gmlfm.data.describe import describe
@@ -28,21 +29,28 @@ from gmlfm.errors import DataError, OptionError
 
 
 def add_to(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser("data", help="list, get, describe and prepare datasets")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=type(parser))
+    parser = add_command(
+        commands,
+        "data",
+        "list, get, describe and prepare datasets",
+        "What datasets there are, how to get them, what they hold, and how to prepare large ones.",
+        ["gmlfm data list", "gmlfm data get ml-1m", "gmlfm data describe bazaar"],
+    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
     _add_list(verbs)
     _add_get(verbs)
     _add_describe(verbs)
     _add_prepare(verbs)
 
 
-def add_data_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data-root", metavar="DIR", help="where named datasets lie (else $GMLFM_DATA, else the cache folder)")
-    parser.add_argument("--strict", action="store_true", help="refuse interactions whose user or item has no row in its table")
-
-
 def _add_list(verbs: Any) -> None:
-    parser = verbs.add_parser("list", help="what is here and what can be had")
+    parser = add_command(
+        verbs,
+        "list",
+        "what is here and what can be had",
+        "The datasets that we know by name, whether they are here, and how to get them; and others in the data folders.",
+        ["gmlfm data list", "gmlfm data list --data-root ~/data --json"],
+    )
     parser.add_argument("--data-root", metavar="DIR", help="where to look (else $GMLFM_DATA, else the cache folder)")
     shared_options(parser)
     parser.set_defaults(run=run_list)
@@ -51,21 +59,19 @@ def _add_list(verbs: Any) -> None:
 def run_list(options: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
     for name, source in SOURCES.items():
-        place = here(name, options.data_root)
+        folder = here(name, options.data_root)
         rows.append(
             {
                 "name": name,
                 "about": source.about,
-                "here": str(place) if place else None,
-                "bytes": _size(place) if place else 0,
+                "here": str(folder) if folder else None,
+                "bytes": _size(folder) if folder else 0,
                 "how": "built in" if name == "bazaar" else _way(source),
                 "terms": source.terms,
             }
         )
-    for folder in others(options.data_root):
-        rows.append(
-            {"name": folder.name, "about": "", "here": str(folder), "bytes": _size(folder), "how": "here", "terms": None}
-        )
+    for other in others(options.data_root):
+        rows.append({"name": other.name, "about": "", "here": str(other), "bytes": _size(other), "how": "here", "terms": None})
     if options.json:
         print(json.dumps(rows, ensure_ascii=False))
         return
@@ -87,11 +93,16 @@ def _way(source: Source) -> str:
 
 
 def _add_get(verbs: Any) -> None:
-    parser = verbs.add_parser(
+    parser = add_command(
+        verbs,
         "get",
-        help="download or convert a named dataset",
-        description="Put a named dataset's files where they load by name. "
-        "Nothing that is there is touched until the new files are whole.",
+        "download or convert a named dataset",
+        "Put a named dataset's files where they load by name. Nothing that is there is touched until the new files are whole.",
+        [
+            "gmlfm data get ml-1m --accept-terms",
+            "gmlfm data get ml-1m --from ml-1m.zip --data-root ~/data",
+            "gmlfm data get bazaar --users 500 --out data/market",
+        ],
     )
     parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(SOURCES)}")
     parser.add_argument(
@@ -139,12 +150,12 @@ def run_get(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps({"name": options.name, "folder": str(folder)}))
         return
-    told = str(folder) if options.out else folder.name + (f" --data-root {options.data_root}" if options.data_root else "")
-    Console().print(f"[bold]{escape(str(folder))}[/] is ready. Next: gmlfm data describe {escape(told)}", soft_wrap=True)
+    name = str(folder) if options.out else folder.name + (f" --data-root {options.data_root}" if options.data_root else "")
+    Console().print(f"[bold]{escape(str(folder))}[/] is ready. Next: gmlfm data describe {escape(name)}", soft_wrap=True)
 
 
 def _agree(options: argparse.Namespace, root: Path) -> None:
-    """Terms are shown and accepted once; without a person to ask, only --accept-terms will do."""
+    """Shows the terms, which are accepted once: by answering, or by --accept-terms where nobody can answer."""
     terms = terms_to_accept(options.name, root)
     if terms is None:
         return
@@ -158,12 +169,14 @@ def _agree(options: argparse.Namespace, root: Path) -> None:
 
 
 def _add_describe(verbs: Any) -> None:
-    parser = verbs.add_parser(
+    parser = add_command(
+        verbs,
         "describe",
-        help="what a dataset holds, and what to know before training",
-        description="Counts, fields, the long tail, what is new in validation and test, and warnings.",
+        "what a dataset holds, and what to know before training",
+        "Counts, fields, the long tail, what is new in validation and test, and warnings.",
+        ["gmlfm data describe bazaar", "gmlfm data describe shop/dataset.toml --split newcomers --json"],
     )
-    parser.add_argument("data", metavar="DATA", help="a name, a folder with a dataset.toml, or the path of a .toml")
+    parser.add_argument("data", metavar="DATA", help=DATA_HELP)
     add_data_options(parser)
     names = ", ".join(SPLITS)
     parser.add_argument("--split", default="leave-one-out", choices=list(SPLITS), metavar="NAME", help=f"one of {names}")
@@ -182,13 +195,15 @@ def run_describe(options: argparse.Namespace) -> None:
 
 
 def _add_prepare(verbs: Any) -> None:
-    parser = verbs.add_parser(
+    parser = add_command(
+        verbs,
         "prepare",
-        help="encode a dataset into shards, with bounded memory",
-        description="Encode and split a dataset of any size into a folder of shards that training reads without loading it "
+        "encode a dataset into shards, with bounded memory",
+        "Encode and split a dataset of any size into a folder of shards that training reads without loading it "
         "whole. Stopped in the middle, the same command goes on where it was.",
+        ["gmlfm data prepare shop --out prepared/shop", "gmlfm train prepared/shop --out runs/shop"],
     )
-    parser.add_argument("data", metavar="DATA", help="a name, a folder with a dataset.toml, or the path of a .toml")
+    parser.add_argument("data", metavar="DATA", help=DATA_HELP)
     parser.add_argument("--out", metavar="DIR", required=True, help="the folder to make")
     parser.add_argument("--data-root", metavar="DIR", help="where named datasets lie (else $GMLFM_DATA, else the cache folder)")
     parser.add_argument(
@@ -204,15 +219,15 @@ def _add_prepare(verbs: Any) -> None:
 def run_prepare(options: argparse.Namespace) -> None:
     if options.rows_in_memory < 1:
         raise OptionError(f"--rows-in-memory is {options.rows_in_memory}; expected 1 or more.")
-    found = locate(options.data, options.data_root)
+    located = locate(options.data, options.data_root)
     with tempfile.TemporaryDirectory() as built_in:
-        if found is None:
+        if located is None:
             write_bazaar(Market(), Path(built_in) / "bazaar")
-            found = locate(Path(built_in) / "bazaar")
-            assert found is not None
+            located = locate(Path(built_in) / "bazaar")
+            assert located is not None
         with steps() as report:
             prepared = prepare(
-                *found, Path(options.out), split=options.split, rows_per_bucket=options.rows_in_memory, progress=report
+                *located, Path(options.out), split=options.split, rows_per_bucket=options.rows_in_memory, progress=report
             )
     info = prepared.info
     if options.json:
@@ -220,8 +235,8 @@ def run_prepare(options: argparse.Namespace) -> None:
         print(json.dumps({"folder": options.out, **counts, "shards": prepared.n_shards, "notes": info.notes}))
         return
     console = Console()
-    for note in info.notes:
-        console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
+    for message in info.notes:
+        note(console, message)
     console.print(
         f"[bold]{escape(options.out)}[/]: {info.n_interactions:,} interactions of {info.n_users:,} users "
         f"with {info.n_items:,} items in {prepared.n_shards} shards.",

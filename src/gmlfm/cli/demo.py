@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gmlfm.cli.main import shared_options
+from gmlfm.cli.options import add_command, shared_options
+from gmlfm.cli.progress import TrainingBar
 from gmlfm.cli.report import Report
 from gmlfm.data.describe import Summary, describe
 from gmlfm.data.sources.bazaar import Market, Oracle, bazaar_dataset
@@ -29,11 +30,13 @@ _DAY = 86_400_000_000
 
 
 def add_to(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser = add_command(
+        commands,
         "demo",
-        help="train, evaluate and recommend on the built-in market",
-        description="About a minute: the built-in second-hand market, GML-FM trained on it, a table against popularity and the "
+        "train, evaluate and recommend on the built-in market",
+        "About a minute: the built-in second-hand market, GML-FM trained on it, a table against popularity and the "
         "oracle's ceiling, recommendations for a buyer and for a newcomer, and a report page with pictures.",
+        ["gmlfm demo", "gmlfm demo --users 500 --epochs 3 --out runs/small"],
     )
     parser.add_argument("--out", default="runs/demo", metavar="DIR", help="the run folder (default: runs/demo)")
     parser.add_argument("--users", type=int, metavar="N", help="a smaller or larger market")
@@ -43,7 +46,7 @@ def add_to(commands: Any) -> None:
 
 
 class OracleScores:
-    """The market's truth behind the same questions that a model answers."""
+    """Scores by the market's true tastes, with the methods of a trained model's ranker."""
 
     def __init__(self, market: Market, data: Dataset) -> None:
         self._oracle, self._numbers = Oracle(market), item_number(data.items.ids).to_numpy()
@@ -52,15 +55,15 @@ class OracleScores:
     def score_pairs(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
         assert rows is not None
         days = np.repeat(self._days[rows], items.shape[1])
-        asked = np.repeat(users.astype(np.int64), items.shape[1])
-        return self._oracle.score(asked, self._numbers[items.ravel()], days).reshape(items.shape).astype(np.float32)
+        repeated = np.repeat(users.astype(np.int64), items.shape[1])
+        return self._oracle.score(repeated, self._numbers[items.ravel()], days).reshape(items.shape).astype(np.float32)
 
     def score_all(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
         return self.score_pairs(users, np.tile(items, (len(users), 1)), rows)
 
 
 class OracleWithStock(OracleScores):
-    """Who knows, too, that what was sold in training is gone: the ceiling."""
+    """The oracle that knows the stock too: what was sold in training is gone. This is the ceiling."""
 
     def __init__(self, market: Market, data: Dataset, rows: Rows) -> None:
         super().__init__(market, data)
@@ -73,7 +76,7 @@ class OracleWithStock(OracleScores):
 
 
 class NotSoldYet:
-    """What knowing nothing but the stock gives: an item that was not sold in training comes before one that was."""
+    """Scores by the stock alone: an item that was not sold in training comes before any that was."""
 
     def __init__(self, data: Dataset, rows: Rows) -> None:
         self._unsold = np.bincount(data.item_numbers[rows], minlength=len(data.items)) == 0
@@ -86,13 +89,12 @@ class NotSoldYet:
 
 
 def run(options: argparse.Namespace) -> None:
-    from gmlfm.cli.train import TrainingBar
     from gmlfm.evaluation.protocols import evaluate_ranking
     from gmlfm.recommender import Recommender
     from gmlfm.retrieval import Scores
 
     console = Console(stderr=options.json)
-    start = time.perf_counter()
+    started = time.perf_counter()
     market = Market() if options.users is None else Market(options.users, options.users * 12)
     data = bazaar_dataset(market)
     summary = describe(data)
@@ -115,27 +117,27 @@ def run(options: argparse.Namespace) -> None:
         "the oracle, who knows every taste": OracleScores(market, data),
         "the oracle, who knows the stock, too": OracleWithStock(market, data, fitted.split.train),
     }
-    results = {name: evaluate_ranking(one, data, fitted.split.test, "sampled").metrics for name, one in scorers.items()}
+    results = {name: evaluate_ranking(scorer, data, fitted.split.test, "sampled").metrics for name, scorer in scorers.items()}
     table = Table(header_style="bold")
     for heading in ("", "HR@10", "NDCG@10"):
         table.add_column(heading, justify="left" if not heading else "right")
-    for name, found in results.items():
-        table.add_row(name, f"{found['hr@10']:.3f}", f"{found['ndcg@10']:.3f}")
+    for name, metrics in results.items():
+        table.add_row(name, f"{metrics['hr@10']:.3f}", f"{metrics['ndcg@10']:.3f}")
     console.print(table)
     console.rule("4. Recommendations")
     buyer = data.users.ids[int(fitted.data.user_numbers[fitted.split.test[0]])]
     for_buyer, for_newcomer = model.recommend([buyer], 10), model.recommend_for(NEWCOMER, n=10)
     _show(console, f"Buyer {buyer}, who bought: {'; '.join(_bought(data, buyer)[:3])}; ...", for_buyer)
     _show(console, f"Somebody new, {' '.join(NEWCOMER.values())}", for_newcomer)
-    first = for_buyer.row(0, named=True)
-    why = {" x ".join(fields): value for fields, value in list(model.contrast(buyer, first["item"]).items())[:6]}
+    contrast = model.contrast(buyer, for_buyer["item"][0])
+    why = {" x ".join(fields): value for fields, value in list(contrast.items())[:6]}
     console.print(f"Why the first for {buyer}? More than the catalogue's mean by:")
     for fields, value in why.items():
         console.print(f"  {value:+.3f}  {escape(fields)}", highlight=False)
     path = Path(options.out) / "report.html"
     _report(model, data, summary, results, for_buyer, for_newcomer, buyer, why).write(path)
     console.print(
-        f"The report with pictures: [bold]{escape(str(path))}[/] ({time.perf_counter() - start:.0f} s in all)", soft_wrap=True
+        f"The report with pictures: [bold]{escape(str(path))}[/] ({time.perf_counter() - started:.0f} s in all)", soft_wrap=True
     )
     console.print("Your own tables: gmlfm init FILE..., then gmlfm train")
     if options.json:
@@ -174,13 +176,14 @@ def _report(
     page = Report("gmlfm on the built-in market")
     page.text(f"{_counts(summary)}; data {data.content_hash}, split {model.fitted.split.hash}, seed 0.")
     page.heading("How good is it?")
-    page.table(["sampled, test", "HR@10", "NDCG@10"], [(name, one["hr@10"], one["ndcg@10"]) for name, one in results.items()])
-    history = model.fitted.history
-    curves = {name: [one["validation"][name] for one in history] for name in ("hr@10", "ndcg@10")}
-    page.lines(
-        "Training loss and validation metrics by epoch, each on its own scale",
-        {"loss": [one["loss"] for one in history], **curves},
+    page.table(
+        ["sampled, test", "HR@10", "NDCG@10"],
+        [(name, metrics["hr@10"], metrics["ndcg@10"]) for name, metrics in results.items()],
     )
+    epochs = model.fitted.history
+    curves = {name: [epoch["validation"][name] for epoch in epochs] for name in ("hr@10", "ndcg@10")}
+    losses = [epoch["loss"] for epoch in epochs]
+    page.lines("Training loss and validation metrics by epoch, each on its own scale", {"loss": losses, **curves})
     page.heading("The long tail")
     tail = {
         f"{step.low}{'+' if step.high is None else '' if step.high == step.low else f'-{step.high}'} sales": step
@@ -189,17 +192,16 @@ def _report(
     items = sum(step.items for step in summary.tail)
     page.bars(
         "Items by how often they were sold",
-        {name: {"of items": one.items / items, "of purchases": one.share} for name, one in tail.items()},
+        {name: {"of items": step.items / items, "of purchases": step.share} for name, step in tail.items()},
     )
     page.heading("Where recommendations fall")
-    some = data.users.ids.gather_every(max(1, len(data.users) // 200)).to_list()
-    recommended = model.recommend(some, 10)
+    buyers = data.users.ids.gather_every(max(1, len(data.users) // 200)).to_list()
+    recommended = model.recommend(buyers, 10)
     genre_of = dict(zip(data.items.ids.to_list(), data.items.fields["genre"].to_list(), strict=True))
-    chosen = pl.Series([genre_of[one] for one in recommended["item"].to_list()]).value_counts(normalize=True)
-    bought = data.items.fields["genre"][data.item_numbers].value_counts(normalize=True)
-    first, second = (dict(zip(one.to_series(0).to_list(), one.to_series(1).to_list(), strict=True)) for one in (bought, chosen))
-    shares = {name: {"of purchases": first[name], "of recommendations": second.get(name, 0.0)} for name in sorted(first)}
-    page.bars(f"Genres among purchases and among the ten best for {len(some)} buyers", shares)
+    bought = _shares(data.items.fields["genre"][data.item_numbers])
+    chosen = _shares(pl.Series([genre_of[item] for item in recommended["item"].to_list()]))
+    shares = {name: {"of purchases": bought[name], "of recommendations": chosen.get(name, 0.0)} for name in sorted(bought)}
+    page.bars(f"Genres among purchases and among the ten best for {len(buyers)} buyers", shares)
     page.heading(f"Why the first one for buyer {buyer}?")
     page.waterfall("What it adds to the score beyond the catalogue's mean, by pairs of fields: exact, the six largest", why)
     for title, rows in ((f"For buyer {buyer}", for_buyer), ("For somebody new: " + ", ".join(NEWCOMER.values()), for_newcomer)):
@@ -208,3 +210,9 @@ def _report(
             ["rank", "score", "title"], [(row["rank"], row["score"], row["title"]) for row in rows.iter_rows(named=True)]
         )
     return page
+
+
+def _shares(values: pl.Series) -> dict[str, float]:
+    """Each value's share of all."""
+    counts = values.value_counts(normalize=True)
+    return dict(zip(counts.to_series(0).to_list(), counts.to_series(1).to_list(), strict=True))

@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gmlfm.cli.main import shared_options
+from gmlfm.cli.options import add_command, add_context, add_run, context_of, load_run, shared_options
+from gmlfm.cli.output import note
 from gmlfm.cli.report import Report
 from gmlfm.errors import OptionError
 from gmlfm.storage import write_text
@@ -21,16 +22,22 @@ _BAR = 24
 
 
 def add_to(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser = add_command(
+        commands,
         "explain",
-        help="why a score is what it is",
-        description="The exact sum that a score consists of, by fields: the global term, linear terms, and each pair of "
+        "why a score is what it is",
+        "The exact sum that a score consists of, by fields: the global term, linear terms, and each pair of "
         "attributes with its weight and distance. --against compares with another item, or with the mean of the catalogue.",
+        [
+            "gmlfm explain runs/demo --user b0000003 --item t000000001",
+            "gmlfm explain runs/demo --user b0000003 --item t000000001 --against mean --picture why.svg",
+        ],
     )
-    parser.add_argument("run_folder", metavar="RUN")
+    add_run(parser)
     parser.add_argument("--user", required=True, metavar="ID")
     parser.add_argument("--item", required=True, metavar="ID")
     parser.add_argument("--against", metavar="ID", help="another item, or: mean")
+    add_context(parser)
     parser.add_argument("-n", type=int, default=12, help="how many terms are shown (default: 12)")
     parser.add_argument("--picture", metavar="FILE", help="an .svg file to write")
     shared_options(parser)
@@ -38,30 +45,32 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from gmlfm.recommender import Recommender
-
     if options.n < 1:
         raise OptionError(f"-n is {options.n}; expected 1 or more.")
-    recommender = Recommender.load(options.run_folder)
-    found = recommender.explain(options.user, options.item)
+    context = context_of(options)
+    recommender = load_run(options)
+    explanation = recommender.explain(options.user, options.item, **context)
     if options.against is None:
-        grouped, title = found.by_fields(), f"{options.item} for {options.user}: {found.score:.4f}"
+        grouped, title = explanation.by_fields(), f"{options.item} for {options.user}: {explanation.score:.4f}"
     else:
         other = None if options.against == "mean" else options.against
-        grouped = recommender.contrast(options.user, options.item, other)
+        grouped = recommender.contrast(options.user, options.item, other, **context)
         against = "the catalogue's mean" if other is None else other
         title = f"{options.item} for {options.user} against {against}: {sum(grouped.values()):+.4f}"
     if options.picture:
-        shown = {_named(fields): value for fields, value in list(grouped.items())[: options.n]}
-        write_text(Path(options.picture), Report(title).waterfall(title, shown))
+        largest_terms = {_named(fields): value for fields, value in list(grouped.items())[: options.n]}
+        write_text(Path(options.picture), Report(title).waterfall(title, largest_terms))
     if options.json:
-        told = {"score": found.score, "terms": [asdict(one) for one in found.terms], "by_fields": _listed(found.by_fields())}
-        print(json.dumps({**told, **({"against": _listed(grouped)} if options.against else {})}))
+        terms, by_fields = [asdict(term) for term in explanation.terms], _listed(explanation.by_fields())
+        against_other = {"against": _listed(grouped)} if options.against else {}
+        print(json.dumps({"score": explanation.score, "terms": terms, "by_fields": by_fields, **against_other}))
         return
     console = Console()
     if recommender.fitted.encoder.user_numbers([options.user])[0] < 0:
-        note = "nothing is known of this user: recommend would show what is popular; this is the model's score for a stranger."
-        console.print(f"[yellow]note[/] {note}", soft_wrap=True)
+        note(
+            console,
+            "nothing is known of this user: recommend would show what is popular; this is the model's score for a stranger.",
+        )
     table = Table(title=escape(title), title_justify="left", header_style="bold")
     table.add_column("fields", overflow="fold")
     table.add_column("adds", justify="right", no_wrap=True)
@@ -76,10 +85,10 @@ def run(options: argparse.Namespace) -> None:
     if len(grouped) > options.n:
         table.add_row(f"[dim]{len(grouped) - options.n} more[/]", f"{rest:+.4f}", "")
     console.print(table)
-    strongest = sorted((one for one in found.terms if one.kind == "pair"), key=lambda one: -abs(one.value))[:3]
-    for one in strongest:
-        far = "" if one.distance is None else f" (weight {one.weight:+.3f} x distance {one.distance:.3f})"
-        console.print(escape(f"{' x '.join(one.attributes)}: {one.value:+.4f}{far}"), soft_wrap=True, highlight=False)
+    strongest = sorted((term for term in explanation.terms if term.kind == "pair"), key=lambda term: -abs(term.value))[:3]
+    for term in strongest:
+        factors = "" if term.distance is None else f" (weight {term.weight:+.3f} x distance {term.distance:.3f})"
+        console.print(escape(f"{' x '.join(term.attributes)}: {term.value:+.4f}{factors}"), soft_wrap=True, highlight=False)
 
 
 def _listed(grouped: dict[tuple[str, ...], float]) -> list[dict[str, Any]]:

@@ -11,19 +11,25 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gmlfm.cli.main import shared_options
+from gmlfm.cli.options import TABLE_HELP, add_command, shared_options
+from gmlfm.cli.output import note
 from gmlfm.data.schema import Field, InteractionsSchema, SideSchema
 from gmlfm.data.sources.inspection import Inspected, inspect_files, write_schema
 
 
 def add_to(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser = add_command(
+        commands,
         "init",
-        help="look at your tables and write their dataset.toml",
-        description="Look at tables of interactions, users and items, guess what their columns are, show the guesses with "
+        "look at your tables and write their dataset.toml",
+        "Look at tables of interactions, users and items, guess what their columns are, show the guesses with "
         "their reasons and write a commented dataset.toml. Nothing is asked and no table is changed.",
+        [
+            "gmlfm init purchases.csv buyers.csv catalogue.csv",
+            "gmlfm init orders.parquet --user customer --out shop/dataset.toml",
+        ],
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="csv, tsv, jsonl (each also .gz) or parquet")
+    parser.add_argument("files", nargs="+", metavar="FILE", help=TABLE_HELP)
     parser.add_argument("--out", metavar="FILE", help="where to write (default: dataset.toml beside the first file)")
     parser.add_argument("--user", metavar="COLUMN", help="the column of the user, where the guess is wrong")
     parser.add_argument("--item", metavar="COLUMN", help="the column of the item, where the guess is wrong")
@@ -38,14 +44,13 @@ def run(options: argparse.Namespace) -> None:
     inspected = inspect_files(files, target.parent, user=options.user, item=options.item)
     data = write_schema(inspected, target, force=options.force)
     if options.json:
-        print(
-            json.dumps({"path": str(target), "files": inspected.files, "reasons": inspected.guess.reasons}, ensure_ascii=False)
-        )
+        written = {"path": str(target), "files": inspected.files, "reasons": inspected.guess.reasons}
+        print(json.dumps(written, ensure_ascii=False))
         return
     show(inspected, Console())
     console = Console()
     for warning in data.warnings:
-        console.print(f"[yellow]note[/] {escape(warning)}", soft_wrap=True)
+        note(console, warning)
     console.print(f"Wrote [bold]{escape(str(target))}[/]. Next: gmlfm data describe {escape(str(target))}", soft_wrap=True)
 
 
@@ -60,17 +65,18 @@ def show(inspected: Inspected, console: Console) -> None:
             continue
         how = inspected.files[inspected.guess.tables[title]]
         table.add_row(f"[bold]{title}[/]", escape(spec.path or ""), "file", escape(how))
-        for place, column, meaning in _columns(title, spec):
-            table.add_row("", escape(column), meaning, escape(reasons.get(place, "")))
-        for line in reasons.get(f"{title}.unused", "").splitlines()[1:]:
-            column, _, reason = line.partition(": ")
+        for key, column, meaning in _columns(title, spec):
+            table.add_row("", escape(column), meaning, escape(reasons.get(key, "")))
+        for sentence in reasons.get(f"{title}.unused", "").splitlines()[1:]:
+            column, _, reason = sentence.partition(": ")
             table.add_row("", f"[dim]{escape(column)}[/]", "[dim]not used[/]", f"[dim]{escape(reason)}[/]")
         table.add_section()
     console.print(table)
 
 
 def _columns(title: str, spec: InteractionsSchema | SideSchema) -> list[tuple[str, str, str]]:
-    named = ("user", "item", "time", "label", "weight") if isinstance(spec, InteractionsSchema) else ("id", "title")
-    rows = [(f"{title}.{key}", str(getattr(spec, key)), key) for key in named if getattr(spec, key) is not None]
+    """Of each column that is used: its key in the reasons, its name, and what it is."""
+    roles = ("user", "item", "time", "label", "weight") if isinstance(spec, InteractionsSchema) else ("id", "title")
+    rows = [(f"{title}.{role}", str(getattr(spec, role)), role) for role in roles if getattr(spec, role) is not None]
     fields: tuple[Field, ...] = () if isinstance(spec, InteractionsSchema) else spec.fields
-    return rows + [(f"{title}.fields.{one.name}", one.name, one.kind) for one in fields]
+    return rows + [(f"{title}.fields.{field.name}", field.name, field.kind) for field in fields]

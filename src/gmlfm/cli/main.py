@@ -9,19 +9,25 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, NoReturn
 
 from gmlfm import __version__
 from gmlfm.errors import GmlfmError, did_you_mean
 
 WRONG_USE, FAILED, INTERRUPTED = 2, 1, 130
+# The modules of the commands, in the order of --help.
+_COMMANDS = """
+    demo init models settings data train evaluate tune compare
+    recommend predict explain similar attributes stock add_items forget bench
+""".split()
 
 
 class Parser(argparse.ArgumentParser):
     """argparse whose errors are ours: one sentence, exit 2."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        # Checked by the parser that met them, so that the hint is among that command's own options.
+        # Checked by the parser that met them, so that the hint is among that command's options.
         parsed, left = super().parse_known_args(args, namespace)
         if left:
             self.error(f"unrecognized arguments: {' '.join(left)}")
@@ -33,35 +39,31 @@ class Parser(argparse.ArgumentParser):
 
 def _with_hint(message: str, parser: argparse.ArgumentParser) -> str:
     if message.startswith("unrecognized arguments: "):
-        given = message.split(": ", 1)[1].split()[0].split("=")[0]
-        if not given.startswith("-"):
-            return f"'{given}' is one argument too many"
-        known = [option for action in parser._actions for option in action.option_strings if option.startswith("--")]
-        return f"unknown option '{given}'{did_you_mean(given, known)}".rstrip(".")
+        word = message.split(": ", 1)[1].split()[0].split("=")[0]
+        if not word.startswith("-"):
+            return f"'{word}' is one argument too many"
+        options = [option for action in parser._actions for option in action.option_strings if option.startswith("--")]
+        return f"unknown option '{word}'{did_you_mean(word, options)}".rstrip(".")
     if "invalid choice: '" in message:
-        given = message.split("invalid choice: '", 1)[1].split("'", 1)[0]
+        word = message.split("invalid choice: '", 1)[1].split("'", 1)[0]
         listed = message.split("(choose from ", 1)[-1].rstrip(")")
-        known = [word.strip().strip("'") for word in listed.split(",")]
-        return f"unknown '{given}'{did_you_mean(given, known)}".rstrip(".")
+        choices = [choice.strip().strip("'") for choice in listed.split(",")]
+        return f"unknown '{word}'{did_you_mean(word, choices)}".rstrip(".")
     return message
 
 
 def build_parser() -> Parser:
-    from gmlfm.cli import attributes, bench, compare, data, demo, evaluate, explain, init, models, recommend, train, tune
-
     parser = Parser(
-        prog="gmlfm", description="Recommendation from attributes, with factorization machines that learn their own metric."
+        prog="gmlfm",
+        description="Recommendation from attributes, with factorization machines that learn their own metric.",
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=26),
+        epilog="gmlfm COMMAND --help shows a command's options and examples. Begin with: gmlfm demo",
     )
     parser.add_argument("--version", action="version", version=f"gmlfm {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
-    for module in (demo, init, data, models, train, evaluate, recommend, explain, attributes, tune, compare, bench):
-        module.add_to(commands)
+    for module in _COMMANDS:
+        import_module(f"gmlfm.cli.{module}").add_to(commands)
     return parser
-
-
-def shared_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON value for machines")
-    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character gets a question mark
     try:
         parsed = build_parser().parse_args(words)
+        _allow_own_models(parsed)
         parsed.run(parsed)
         sys.stdout.flush()
         return 0
@@ -89,6 +92,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         message = f"gmlfm failed unexpectedly: {type(error).__name__}: {error}; run again with --debug and report it."
         return _failed(message, FAILED, error, debug, as_json)
+
+
+def _allow_own_models(parsed: argparse.Namespace) -> None:
+    """With module:Class, modules of the current folder can be imported, as by `python -m`."""
+    models = [getattr(parsed, name, None) or "" for name in ("model", "models")]
+    if any(":" in model for model in models) and "" not in sys.path:
+        sys.path.insert(0, "")
 
 
 def _failed(message: str, code: int, error: BaseException, debug: bool, as_json: bool) -> int:

@@ -1,62 +1,76 @@
-"""gmlfm models: what there is."""
+"""gmlfm models: the models there are."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
-from gmlfm.cli.main import shared_options
-from gmlfm.models.spaces import Choice
+from gmlfm.cli.options import add_command, shared_options
+from gmlfm.models.spaces import Choice, Space
+
+if TYPE_CHECKING:
+    from gmlfm.models.registry import ModelInfo
 
 
 def add_to(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser("models", help="the models there are, with one line each")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="one model in detail")
+    parser = add_command(
+        commands,
+        "models",
+        "the models there are",
+        "Every model with its tasks, whether it uses attributes, and what it goes by for newcomers. With NAME, that model's "
+        "settings and what gmlfm tune tries.",
+        ["gmlfm models", "gmlfm models gml-fm", "gmlfm models --json"],
+        pointer="What each setting means: gmlfm settings MODEL",
+    )
+    parser.add_argument("model", nargs="?", metavar="NAME", help="a model in detail; or module:Class, a model of your own")
     shared_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    from gmlfm.models.registry import MODELS
+    from gmlfm.models.registry import MODELS, model_info
 
-    if options.json:
-        rows = [
-            {
-                "name": name,
-                "tasks": list(one.tasks),
-                "uses_attributes": one.uses_attributes,
-                "newcomers": one.newcomers,
-                "about": one.about,
-                "settings": one.option_names(),
-            }
-            for name, one in MODELS.items()
-        ]
-        print(json.dumps(rows))
+    if options.model is not None:
+        info = model_info(options.model)
+        if options.json:
+            print(json.dumps(_described(options.model, info)))
+        else:
+            _show_model(options.model, info)
         return
-    if options.name is not None:
-        _one(options.name)
+    if options.json:
+        print(json.dumps([_described(name, info) for name, info in MODELS.items()]))
         return
     table = Table(header_style="bold")
     for heading in ("name", "what it is", "tasks", "attributes", "newcomers"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "name")
-    for name, one in MODELS.items():
-        table.add_row(name, one.about, ", ".join(one.tasks), "yes" if one.uses_attributes else "no", one.newcomers)
+    for name, info in MODELS.items():
+        table.add_row(name, info.about, ", ".join(info.tasks), "yes" if info.uses_attributes else "no", info.newcomers)
     console = Console()
     console.print(table)
     console.print("gmlfm models NAME tells a model's settings, and what gmlfm tune tries.")
 
 
-def _one(name: str) -> None:
-    from gmlfm.models.registry import model_info
+def _described(name: str, info: ModelInfo) -> dict[str, Any]:
+    return {
+        "name": name,
+        "tasks": list(info.tasks),
+        "uses_attributes": info.uses_attributes,
+        "newcomers": info.newcomers,
+        "about": info.about,
+        "settings": info.option_names(),
+    }
+
+
+def _show_model(name: str, info: ModelInfo) -> None:
     from gmlfm.tuning.spaces import defaults, search_space
 
-    info = model_info(name)
-    space = search_space(name, info.tasks[0])
-    begin = defaults(name, info.tasks[0], space)
+    task = next(iter(info.tasks))
+    spaces = search_space(name, task)
+    default_values = defaults(name, task, spaces)
     console = Console()
     console.print(f"[bold]{name}[/]: {info.about}. Its equation is in src/gmlfm/{info.equation}.", soft_wrap=True)
     uses = "uses attributes" if info.uses_attributes else "uses ids alone"
@@ -65,12 +79,14 @@ def _one(name: str) -> None:
     table = Table(title="what gmlfm tune tries", title_justify="left", header_style="bold")
     for heading in ("setting", "by default", "range"):
         table.add_column(heading, overflow="fold")
-    for setting, one in space.items():
-        shown = (
-            ", ".join(str(value) or "none" for value in one.values)
-            if isinstance(one, Choice)
-            else f"{one.low:g} to {one.high:g}"
-        )
-        table.add_row(setting, str(begin.get(setting, "-")), shown)
-    if space:
+    for setting, space in spaces.items():
+        table.add_row(setting, str(default_values.get(setting, "-")), _range(space))
+    if spaces:
         console.print(table)
+    console.print(f"gmlfm settings {name} tells every setting's meaning.")
+
+
+def _range(space: Space) -> str:
+    if isinstance(space, Choice):
+        return ", ".join(str(value) or "none" for value in space.values)
+    return f"{space.low:g} to {space.high:g}"

@@ -1,20 +1,29 @@
-"""gmlfm recommend RUN: for one user, for somebody new, or for everybody into a file."""
+"""gmlfm recommend RUN: for a user, for somebody new, or for everybody into a file."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from gmlfm.cli.main import shared_options
+from gmlfm.cli.options import (
+    add_command,
+    add_context,
+    add_run,
+    comma_list,
+    context_of,
+    load_run,
+    named_values,
+    read_file,
+    shared_options,
+)
+from gmlfm.cli.output import note, show_rows, users_not_known, warnings_as_notes
 from gmlfm.cli.progress import bar
 from gmlfm.errors import DataError, OptionError
 
@@ -22,16 +31,27 @@ if TYPE_CHECKING:
     from gmlfm.recommender import Recommender
 
 _USERS_PER_PART = 10_000
+_FILE_ENDINGS = (".txt", ".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq", ".gz")
 
 
 def add_to(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser(
-        "recommend", help="the best items for one user, a newcomer, or everybody"
+    parser = add_command(
+        commands,
+        "recommend",
+        "the best items for a user, a newcomer, or everybody",
+        "The n best items for users of the data, for somebody new from attributes and perhaps a history, or for every user "
+        "into a file. Items that the user had, and those marked sold, are left out.",
+        [
+            "gmlfm recommend runs/demo --user b0000003 -n 5",
+            "gmlfm recommend runs/demo --attributes age=20-29,region=Osaka --history t000000001,t000000002",
+            "gmlfm recommend runs/demo --user b0000003 --filter \"genre = 'Concert'\" --at-most category=2 --json",
+            "gmlfm recommend runs/demo --all --out best.parquet --available stock.csv",
+        ],
     )
-    parser.add_argument("run_folder", metavar="RUN")
+    add_run(parser)
     parser.add_argument("--user", action="append", metavar="ID", help="a user's id; may be given several times")
-    parser.add_argument("--attributes", metavar="K=V,...", help="somebody never seen, from what is known of her")
-    parser.add_argument("--history", metavar="ID,...", help="with --attributes: items she had")
+    parser.add_argument("--attributes", metavar="K=V,...", help="somebody never seen, from the attributes that are known")
+    parser.add_argument("--history", metavar="ID,...", help="with --attributes: items that the newcomer had")
     parser.add_argument("--all", action="store_true", help="every user, into --out")
     parser.add_argument(
         "--out", metavar="FILE", help="with --all: a .parquet file; stopped in the middle, the same command goes on"
@@ -40,84 +60,94 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--filter", metavar="EXPR", help="a condition on item fields, such as \"condition != 'worn' and price < 50\""
     )
+    parser.add_argument("--available", metavar="FILE|ID,...", help="only these items: ids, or a table with a column of them")
+    parser.add_argument("--at-most", metavar="FIELD=N", help="at most N items of the same value of a field, such as category=2")
+    parser.add_argument(
+        "--candidates", metavar="KIND", help="interactions (items that occur in them, the default) or catalogue (all)"
+    )
+    add_context(parser)
     parser.add_argument("--seen", action="store_true", help="also items the user had")
     shared_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    from gmlfm.recommender import Recommender
-
     if sum([bool(options.user), options.attributes is not None, options.all]) != 1:
         raise OptionError("say for whom: --user ID, --attributes K=V,... or --all --out FILE.")
-    for given, name, goes_with in (
+    for is_misplaced, name, goes_with in (
         (options.out and not options.all, "--out", "--all"),
         (options.history and options.attributes is None, "--history", "--attributes"),
         (options.seen and options.attributes is not None, "--seen", "--user or --all"),
+        (options.candidates and options.attributes is not None, "--candidates", "--user or --all"),
     ):
-        if given:
+        if is_misplaced:
             raise OptionError(f"{name} goes with {goes_with} only.")
-    recommender = Recommender.load(options.run_folder)
-    if options.all:
-        _everybody(recommender, options)
-        return
-    with warnings.catch_warnings(record=True) as notes:
-        warnings.simplefilter("always")
-        if options.attributes is not None:
-            history = [one for one in (options.history or "").split(",") if one]
-            table = recommender.recommend_for(_attributes(options.attributes), history, options.n, filter=options.filter)
-        else:
-            table = recommender.recommend(options.user, options.n, seen=options.seen, filter=options.filter)
-    told = [str(note.message) for note in notes if note.category is UserWarning]
-    for user in _strangers(table):
-        nothing = recommender.fitted.encoder.user_numbers([user])[0] < 0
-        by = "nothing is known of her, so this is what is popular" if nothing else "scored from attributes and the unknown row"
-        told.append(f"user '{user}' was not met in training: {by}.")
+    choices = _choices(options)
+    attributes = None if options.attributes is None else named_values(options.attributes, "--attributes")
+    recommender = load_run(options)
+    if options.available is not None:
+        choices["available"] = _available(options.available, recommender)
     console = Console(stderr=options.json)
-    for note in told:
-        console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
-    if options.json:
-        print(json.dumps(table.to_dicts(), ensure_ascii=False))
+    if options.all:
+        with warnings_as_notes(console):
+            _write_all(recommender, options, choices)
         return
-    shown = Table(header_style="bold")
-    names = [name for name in table.columns if name != "known"]
-    for name in names:
-        shown.add_column(name, justify="right" if name in ("score", "rank") else "left", overflow="fold")
-    for row in table.select(names).iter_rows(named=True):
-        shown.add_row(
-            *("" if one is None else f"{one:.4f}" if isinstance(one, float) else escape(str(one)) for one in row.values())
+    with warnings_as_notes(console):
+        if attributes is not None:
+            table = recommender.recommend_for(attributes, comma_list(options.history or ""), options.n, **choices)
+        else:
+            table = recommender.recommend(options.user, options.n, seen=options.seen, **choices)
+    for user in users_not_known(table):
+        is_unknown = recommender.fitted.encoder.user_numbers([user])[0] < 0
+        popular, scored = (
+            "nothing is known of this user, so this is what is popular",
+            "scored from attributes and the unknown row",
         )
-    console.print(shown)
+        note(console, f"user '{user}' was not met in training: {popular if is_unknown else scored}.")
+    show_rows(table, console, as_json=options.json)
 
 
-def _strangers(table: pl.DataFrame) -> list[str]:
-    return table.filter(~pl.col("known"))["user"].unique(maintain_order=True).to_list() if "known" in table.columns else []
+def _choices(options: argparse.Namespace) -> dict[str, Any]:
+    """The keywords of recommend that were given, apart from `available`, which needs the run."""
+    choices: dict[str, Any] = {"filter": options.filter, **context_of(options)}
+    if options.at_most is not None:
+        caps = named_values(options.at_most, "--at-most")
+        if not all(most.isdecimal() for most in caps.values()):
+            raise OptionError(f"--at-most takes FIELD=N with a whole number N; got '{options.at_most}'.")
+        choices["at_most"] = {field: int(most) for field, most in caps.items()}
+    if options.candidates is not None:
+        choices["candidates"] = options.candidates
+    return choices
 
 
-def _attributes(text: str) -> dict[str, str]:
-    pairs = [one.partition("=") for one in text.split(",") if one.strip()]
-    if any(not equals for _, equals, _ in pairs):
-        raise OptionError(f"--attributes takes K=V,K=V; got '{text}'.")
-    return {name.strip(): value.strip() for name, _, value in pairs}
+def _available(text: str, recommender: Recommender) -> list[str]:
+    """Ids from the text itself, from the lines of a .txt file, or from a table's column of items."""
+    path = Path(text)
+    if not path.is_file():
+        if path.suffix.lower() in _FILE_ENDINGS:
+            raise DataError(f"--available {text} does not exist; check path.")
+        return comma_list(text)
+    if path.suffix.lower() == ".txt":
+        return path.read_text(encoding="utf-8-sig").split()
+    frame = read_file(text)
+    schema = recommender.fitted.data.schema
+    names = ["item", schema.interactions.item, *([schema.items.id] if schema.items else [])]
+    column = next((name for name in names if name in frame.columns), None)
+    if column is None:
+        expected = " or ".join(f"'{name}'" for name in dict.fromkeys(names))
+        raise DataError(f"--available {text} has the columns {', '.join(frame.columns)}; expected {expected}.")
+    return frame[column].drop_nulls().cast(pl.String).to_list()
 
 
-def _everybody(recommender: Recommender, options: argparse.Namespace) -> None:
-    """Parts beside the target, put together when all are there; a part that is there is not made again."""
+def _write_all(recommender: Recommender, options: argparse.Namespace, choices: dict[str, Any]) -> None:
+    """Parts beside the target, joined when all are written; a part that exists is not computed again."""
     if not options.out or not options.out.endswith(".parquet"):
         raise OptionError("--all needs --out FILE.parquet.")
     target = Path(options.out)
     users = recommender.fitted.encoder.ids_of_users(recommender.fitted.data.seen_users).to_list()
     parts = target.with_name(f".{target.name}.parts")
-    stamp = json.dumps(
-        [
-            str(Path(options.run_folder).resolve()),
-            options.n,
-            options.filter,
-            options.seen,
-            recommender.about.get("data"),
-            recommender.fitted.stock.log,
-        ]
-    )
+    run_folder, data = str(Path(options.run_folder).resolve()), recommender.about.get("data")
+    stamp = json.dumps([run_folder, options.n, choices, options.seen, data, recommender.fitted.stock.log])
     try:
         parts.mkdir(parents=True, exist_ok=True)
         if (parts / "stamp.json").exists() and (parts / "stamp.json").read_text() != stamp:
@@ -128,10 +158,9 @@ def _everybody(recommender: Recommender, options: argparse.Namespace) -> None:
             for start in range(0, len(users), _USERS_PER_PART):
                 part = parts / f"{start:012d}.parquet"
                 if not part.exists():
-                    blocks = recommender.recommend_blocks(
-                        users[start : start + _USERS_PER_PART], options.n, seen=options.seen, filter=options.filter
-                    )
-                    pl.concat(blocks).write_parquet(part.with_suffix(".draft"))
+                    block = users[start : start + _USERS_PER_PART]
+                    table = recommender.recommend(block, options.n, seen=options.seen, **choices)
+                    table.write_parquet(part.with_suffix(".draft"))
                     os.replace(part.with_suffix(".draft"), part)
                 report(min(start + _USERS_PER_PART, len(users)), len(users))
         pl.scan_parquet(parts / "*.parquet").sink_parquet(target.with_name(f".{target.name}.draft"))

@@ -22,13 +22,14 @@ def show_summary(summary: Summary, console: Console) -> None:
         console.print(f"{summary.positives:,} interactions are positive.")
     console.print(_fields(summary))
     console.print("[bold]The long tail[/]: items by how often they occur, how many, and their share of all rows")
+    most = max((step.items for step in summary.tail), default=0)
     for step in summary.tail:
-        console.print(_bar(step, max(one.items for one in summary.tail)), highlight=False)
+        console.print(_bar(step, most), highlight=False)
     console.print(_split(summary))
-    told = [f"[cyan]note[/] {escape(note)}" for note in summary.notes]
-    told += [f"[yellow]warning[/] {escape(warning)}" for warning in summary.warnings]
-    for line in told:
-        console.print(line, soft_wrap=not console.is_terminal)  # a pipe's reader wants one line each
+    messages = [f"[cyan]note[/] {escape(note)}" for note in summary.notes]
+    messages += [f"[yellow]warning[/] {escape(warning)}" for warning in summary.warnings]
+    for message in messages:
+        console.print(message, soft_wrap=not console.is_terminal)  # a pipe's reader wants one line each
 
 
 def _fields(summary: Summary) -> Table:
@@ -39,9 +40,9 @@ def _fields(summary: Summary) -> Table:
     table.add_column("values", justify="right", no_wrap=True)
     table.add_column("missing", justify="right", no_wrap=True)
     table.add_column("such as", overflow="ellipsis", no_wrap=True, max_width=30)
-    for one in summary.fields:
-        missing = f"{one.missing:.1%}" if one.missing else "-"
-        table.add_row(one.part, escape(one.name), one.kind, f"{one.values:,}", missing, escape(one.example))
+    for field in summary.fields:
+        missing = f"{field.missing:.1%}" if field.missing else "-"
+        table.add_row(field.part, escape(field.name), field.kind, f"{field.values:,}", missing, escape(field.example))
     return table
 
 
@@ -58,7 +59,5 @@ def _split(summary: Summary) -> Table:
         table.add_column(heading, justify="left" if heading == "part" else "right")
     table.add_row("train", f"{split['train']['rows']:,}")
     for part in ("validation", "test"):
-        one = split[part]
-        keys = ("rows", "users", "new_users", "items", "new_items")
-        table.add_row(part, *(f"{one[key]:,}" for key in keys))
+        table.add_row(part, *(f"{split[part][key]:,}" for key in ("rows", "users", "new_users", "items", "new_items")))
     return table

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from gmlfm.cli.data import add_data_options
-from gmlfm.cli.main import shared_options
+from gmlfm.cli.options import DATA_HELP, MODEL_HELP, add_command, add_data_options, shared_options
 from gmlfm.data.sources import load_dataset
 from gmlfm.data.splits import SPLITS
 from gmlfm.errors import OptionError
@@ -23,14 +22,19 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Any) -> None:
-    parser: argparse.ArgumentParser = commands.add_parser(
+    parser = add_command(
+        commands,
         "tune",
-        help="search a model's settings on validation",
-        description="Try settings by Optuna until the budget is spent, choose on validation, and write best.toml for "
+        "search a model's settings on validation",
+        "Try settings by Optuna until the budget is spent, choose on validation, and write best.toml for "
         "gmlfm train --config. Stopped in the middle, the same command goes on; several processes may run it on one folder.",
+        [
+            "gmlfm tune bazaar --trials 20 --out studies/bazaar",
+            "gmlfm tune ml-1m --model fm --seconds 3600 --threads 4 --out studies/fm",
+        ],
     )
-    parser.add_argument("data", metavar="DATA", help="a name, a folder with a dataset.toml, or the path of a .toml")
-    parser.add_argument("--model", default="gml-fm", metavar="NAME", help="see gmlfm models (default: gml-fm)")
+    parser.add_argument("data", metavar="DATA", help=DATA_HELP)
+    parser.add_argument("--model", default="gml-fm", metavar="NAME", help=MODEL_HELP)
     add_search_options(parser)
     parser.set_defaults(run=run)
 
@@ -78,23 +82,23 @@ def run(options: argparse.Namespace) -> None:
     )
     console = Console(stderr=options.json)
     with console.status("tuning") as status:
-        found = tune(search, budget, lambda name, n, s: status.update(f"tuning {name}: {n} trials, {s:.0f} s"))
-    best = "".join(f"{name} = {json.dumps(value)}\n" for name, value in found.settings.items())
+        tuned = tune(search, budget, lambda name, n, s: status.update(f"tuning {name}: {n} trials, {s:.0f} s"))
+    best = "".join(f"{name} = {json.dumps(value)}\n" for name, value in tuned.settings.items())
     write_text(out / "best.toml", best)
     if options.json:
-        print(json.dumps(asdict(found)))
+        print(json.dumps(asdict(tuned)))
         return
-    table = Table(title=f"{found.model} on {data.name}: {found.trials} trials in {found.seconds:.0f} s", title_justify="left")
+    table = Table(title=f"{tuned.model} on {data.name}: {tuned.trials} trials in {tuned.seconds:.0f} s", title_justify="left")
     table.add_column("setting")
     table.add_column("best", justify="right")
     table.add_column("")
-    for name, value in found.settings.items():
+    for name, value in tuned.settings.items():
         shown = f"{value:.4g}" if isinstance(value, float) else str(value)
-        table.add_row(name, shown, "at a border of its range" if name in found.at_border else "")
+        table.add_row(name, shown, "at a border of its range" if name in tuned.at_border else "")
     console.print(table)
-    told = ", ".join(f"{name} {value:.4f}" for name, value in found.validation.items())
-    part = "TEST, as published," if found.preset == "paper" and found.task == "topn" else "Validation"
+    metrics = ", ".join(f"{name} {value:.4f}" for name, value in tuned.validation.items())
+    part = "TEST, as published," if tuned.preset == "paper" and tuned.task == "topn" else "Validation"
     usual = {"--task": ("topn", options.task), "--split": ("leave-one-out", options.split), "--preset": (None, options.preset)}
-    more = "".join(f" {name} {given}" for name, (default, given) in usual.items() if given != default)
-    command = f"gmlfm train {options.data} --model {found.model}{more} --config {out / 'best.toml'} --out RUN"
-    console.print(f"{part} {told}. Next: {command}", soft_wrap=True)
+    more = "".join(f" {name} {value}" for name, (default, value) in usual.items() if value != default)
+    command = f"gmlfm train {options.data} --model {tuned.model}{more} --config {out / 'best.toml'} --out RUN"
+    console.print(f"{part} {metrics}. Next: {command}", soft_wrap=True)

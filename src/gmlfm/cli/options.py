@@ -1,0 +1,120 @@
+"""What commands have in common: how they are declared, the run that they read, settings, and lists of pairs."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import textwrap
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from gmlfm.data.schema import ReadOptions
+from gmlfm.data.sources.tables import read_table
+from gmlfm.errors import OptionError
+
+if TYPE_CHECKING:
+    from gmlfm.recommender import Recommender
+
+DATA_HELP = "a name, a folder with a dataset.toml, or the path of a .toml"
+MODEL_HELP = "see gmlfm models; or module:Class, a model of your own (default: gml-fm)"
+TABLE_HELP = "csv, tsv, jsonl (each also .gz) or parquet"
+_OWN_OPTIONS = {"device", "model", "preset", "task"}
+
+
+def add_command(
+    commands: Any, name: str, about: str, description: str, examples: Sequence[str], pointer: str = ""
+) -> argparse.ArgumentParser:
+    """A command whose --help ends in examples, one a line, and perhaps in where to read on."""
+    width = max(shutil.get_terminal_size().columns - 2, 40)
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=about,
+        description=textwrap.fill(description, width),
+        epilog="Examples:\n" + "\n".join(f"  {example}" for example in examples) + (f"\n\n{pointer}" if pointer else ""),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    return parser
+
+
+def shared_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON value for machines")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+
+
+def add_data_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data-root", metavar="DIR", help="where named datasets lie (else $GMLFM_DATA, else the cache folder)")
+    parser.add_argument("--strict", action="store_true", help="refuse interactions whose user or item has no row in its table")
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """The arguments that `load_run` reads."""
+    parser.add_argument("run_folder", metavar="RUN", help="a run folder, written by gmlfm train")
+    parser.add_argument("--model", metavar="MODULE:CLASS", help="for a run of a model that is not built in: where its class is")
+
+
+def load_run(options: argparse.Namespace) -> Recommender:
+    from gmlfm.recommender import Recommender
+
+    model: dict[str, Any] = {} if options.model is None else {"model": options.model}
+    return Recommender.load(options.run_folder, **model)
+
+
+def add_settings(parser: argparse.ArgumentParser, example: str = "k=32 or lr=0.001") -> None:
+    parser.add_argument(
+        "--set", dest="settings", action="append", default=[], metavar="KEY=VALUE", help=f"a setting, such as {example}"
+    )
+
+
+def settings_of(options: argparse.Namespace) -> dict[str, Any]:
+    """--config, then --set, then --seed and --threads, as far as the command has them."""
+    settings: dict[str, Any] = {}
+    config = getattr(options, "config", None)
+    if config:
+        try:
+            settings.update(tomllib.loads(Path(config).read_text(encoding="utf-8-sig")))
+        except (OSError, ValueError) as error:
+            raise OptionError(f"--config {config} cannot be read ({error}).") from error
+    for text in options.settings:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise OptionError(f"--set takes KEY=VALUE, such as k=32; got '{text}'.")
+        settings[name.strip()] = value.strip()
+    for name in settings.keys() & _OWN_OPTIONS:
+        raise OptionError(f"{name} is an option of its own; use --{name} {settings[name]}.")
+    if getattr(options, "seed", None) is not None:
+        settings["seed"] = options.seed
+    if options.threads is not None:
+        if options.threads < 1:
+            raise OptionError(f"--threads is {options.threads}; expected 1 or more.")
+        settings["threads"] = options.threads
+    return settings
+
+
+def named_values(text: str, option: str) -> dict[str, str]:
+    """K=V,K=V as a mapping."""
+    pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
+    if not pairs or any(not equals or not name.strip() for name, equals, _ in pairs):
+        raise OptionError(f"{option} takes K=V,K=V; got '{text}'.")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def add_context(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--context", metavar="K=V,...", help="the context of the occasion, where the data have context fields")
+
+
+def context_of(options: argparse.Namespace) -> dict[str, Any]:
+    """The keyword `context` of a verb, where one was given."""
+    return {} if options.context is None else {"context": named_values(options.context, "--context")}
+
+
+def comma_list(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def read_file(path: str) -> pl.DataFrame:
+    """A table by its path, how it is written being found out from the file."""
+    return read_table(path, Path(), ReadOptions()).frame

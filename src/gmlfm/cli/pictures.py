@@ -1,0 +1,140 @@
+"""The drawings of reports, by matplotlib, as SVG text. The same values give the same text."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_COLOURS = ("#1f6f8b", "#c8553d", "#7a9e3a", "#8d6a9f")
+_GREY = "#888888"
+_WIDTH = 7.6  # inches of 72 points
+_STYLE: dict[Any, Any] = {
+    "font.family": "sans-serif",
+    "font.size": 10.0,
+    "text.color": "#222222",
+    "axes.labelcolor": "#222222",
+    "axes.edgecolor": _GREY,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "xtick.color": "#444444",
+    "ytick.color": "#222222",
+    "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
+    "svg.hashsalt": "gmlfm",
+}
+
+
+def curves(values: Mapping[str, Sequence[float]]) -> Figure:
+    """Each curve over epochs 1, 2, 3, ..., in a panel with a scale of its own."""
+    from matplotlib.ticker import MaxNLocator
+
+    figure, panels = _panels(len(values), 2.5)
+    for index, (panel, (name, ordinates)) in enumerate(zip(panels, values.items(), strict=True)):
+        colour = _COLOURS[index % len(_COLOURS)]
+        panel.plot(range(1, len(ordinates) + 1), ordinates, color=colour, linewidth=2, marker="o", markersize=3.5)
+        panel.set_title(f"{name}: {ordinates[0]:.3f} to {ordinates[-1]:.3f}", fontsize=10, color=colour)
+        panel.set_xlabel("epoch")
+        panel.set_xlim(0.5, len(ordinates) + 0.5)
+        panel.xaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
+        panel.yaxis.set_major_locator(MaxNLocator(4))
+        panel.grid(axis="y")
+    return figure
+
+
+def grouped_bars(groups: Mapping[str, Mapping[str, float]]) -> Figure:
+    """Horizontal bars: label -> series -> share."""
+    from matplotlib.ticker import PercentFormatter
+
+    series = list(next(iter(groups.values())))
+    figure, (axes,) = _panels(1, 0.9 + 0.24 * (len(series) + 0.5) * len(groups))
+    height = 0.8 / len(series)
+    largest = max(max(shares.values()) for shares in groups.values()) or 1.0
+    for index, name in enumerate(series):
+        shares = [group[name] for group in groups.values()]
+        places = [row + (index - (len(series) - 1) / 2) * height for row in range(len(groups))]
+        bars = axes.barh(places, shares, 0.88 * height, color=_COLOURS[index % len(_COLOURS)], label=name)
+        axes.bar_label(bars, [f"{share:.1%}" for share in shares], padding=3, fontsize=8)
+    axes.set_xlim(0, 1.12 * largest)
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0 if largest > 0.05 else 1))
+    _rows(axes, list(groups))
+    axes.grid(axis="x")
+    figure.legend(loc="outside upper left", ncols=len(series), frameon=False)
+    return figure
+
+
+def intervals(values: Mapping[str, tuple[float, float, float]]) -> Figure:
+    """A dot with its interval (low, middle, high) for each name."""
+    figure, (axes,) = _panels(1, 0.6 + 0.32 * len(values))
+    lows, middles, highs = zip(*values.values(), strict=True)
+    rows = range(len(values))
+    axes.hlines(rows, lows, highs, color=_COLOURS[0], linewidth=3)
+    axes.plot(middles, rows, "o", color=_COLOURS[1], markersize=7)
+    span = (max(highs) - min(lows)) or 0.1 * abs(max(highs)) or 1.0
+    axes.set_xlim(min(lows) - 0.05 * span, max(highs) + 0.2 * span)
+    for row, middle, high in zip(rows, middles, highs, strict=True):
+        axes.annotate(f"{middle:.4f}", (high, row), (8, 0), textcoords="offset points", va="center", fontsize=9)
+    _rows(axes, list(values))
+    axes.grid(axis="x")
+    return figure
+
+
+def signed_bars(values: Mapping[str, float]) -> Figure:
+    """What each name adds, right of 0 or left of it."""
+    figure, (axes,) = _panels(1, 0.6 + 0.3 * max(len(values), 1))
+    amounts = list(values.values())
+    bars = axes.barh(range(len(amounts)), amounts, 0.7, color=[_COLOURS[2 if value >= 0 else 1] for value in amounts])
+    axes.bar_label(bars, [f"{value:+.4f}" for value in amounts], padding=4, fontsize=9)
+    axes.axvline(0.0, color=_GREY, linewidth=1)
+    low, high = min([0.0, *amounts]), max([0.0, *amounts])
+    span = high - low
+    if span == 0:
+        low, high, span = -1.0, 1.0, 2.0
+    # Room for the numbers beside the bars, on the sides where there are bars.
+    axes.set_xlim(low - (0.24 if low < 0 else 0.0) * span, high + (0.24 if high > 0 else 0.0) * span)
+    axes.spines["left"].set_visible(False)
+    _rows(axes, list(values))
+    axes.grid(axis="x")
+    return figure
+
+
+def to_svg(figure: Figure, caption: str) -> str:
+    """The drawing as an <svg> element that can stand alone or within a page."""
+    from matplotlib import rc_context
+
+    written = io.StringIO()
+    with rc_context(_STYLE):
+        figure.savefig(written, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    text = written.getvalue()
+    text = text[text.index("<svg") :].replace("<svg ", f'<svg role="img" aria-label="{escape(caption)}" ', 1)
+    # Groups are numbered from 1 in every drawing: on a page with several these ids would clash, and nothing refers to them.
+    return re.sub(r'<g id="[\w.]+_\d+"', "<g", text)
+
+
+def _panels(number: int, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure of `number` panels side by side, `height` inches high. Without pyplot: no global state, no windows."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(_STYLE):
+        figure = Figure((_WIDTH, height), layout="constrained")
+        return figure, list(figure.subplots(1, number, squeeze=False)[0])
+
+
+def _rows(axes: Axes, names: list[str]) -> None:
+    """One row for each name, the first on top."""
+    axes.set_yticks(range(len(names)), [_shortened(name) for name in names])
+    axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+
+
+def _shortened(name: str, most: int = 48) -> str:
+    text = name if len(name) <= most else name[: most - 1] + "…"
+    return text.replace("$", r"\$")  # not the beginning of a formula

@@ -1,0 +1,58 @@
+"""gmlfm settings: every setting there is."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from gmlfm.cli.options import add_command, shared_options
+
+_GROUPS = {"model": "Settings of the model", "training": "Settings of the training", "batches": "Settings of the batches"}
+
+
+def add_to(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "settings",
+        "every setting: kind, default, range and meaning",
+        "The settings that gmlfm train --set KEY=VALUE takes, with their kind, default, range and meaning, and whether gmlfm "
+        "tune searches them. With MODEL, those of that model and its defaults.",
+        [
+            "gmlfm settings",
+            "gmlfm settings gml-fm",
+            "gmlfm settings mf --task rating --json",
+            "gmlfm settings my_package.my_module:MyModel",
+        ],
+    )
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="see gmlfm models; or module:Class, a model of your own")
+    parser.add_argument("--task", default="topn", metavar="TASK", help="topn, rating or implicit (default: topn)")
+    shared_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    from gmlfm.training.settings import settings_table
+
+    rows = settings_table(options.model, options.task)
+    if options.json:
+        print(json.dumps(rows, ensure_ascii=False))
+        return
+    console = Console()
+    for group, title in _GROUPS.items():
+        members = [row for row in rows if row["of"] == group]
+        if not members:
+            continue
+        table = Table(title=title, title_justify="left", header_style="bold")
+        for heading in ("setting", "kind", "default", "range", "meaning", "tuned"):
+            table.add_column(heading, overflow="fold", no_wrap=heading in ("setting", "kind"))
+        for row in members:
+            default = "auto" if row["default"] is None else str(row["default"])
+            texts = (row["name"], row["kind"], default, str(row["range"] or ""), row["meaning"])
+            table.add_row(*(escape(text) for text in texts), "yes" if row["searched"] else "")
+        console.print(table)
+    console.print("Change one by gmlfm train DATA --out RUN --set KEY=VALUE, or search them by gmlfm tune.")

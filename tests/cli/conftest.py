@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gmlfm.cli import main
+from gmlfm.data.sources.bazaar import Market, write_bazaar
+
+QUICK = ["--set", "k=4", "--set", "epochs=1", "--threads", "1"]
+
+
+@pytest.fixture(scope="session")
+def market(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a market of 120 buyers. Read-only."""
+    folder = tmp_path_factory.mktemp("cli") / "market"
+    write_bazaar(Market(n_users=120, n_purchases=1_200), folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
+def run(market: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A run of gml-fm on the market. Read-only."""
+    out = str(tmp_path_factory.mktemp("cli") / "run")
+    assert main(["train", market, "--out", out, *QUICK]) == 0
+    return out
+
+
+@pytest.fixture
+def own_run(run: str, tmp_path: Path) -> str:
+    """A copy of the run that a test may change."""
+    return str(shutil.copytree(run, tmp_path / "run"))
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A folder with two tables and no description yet."""
+    rows = [f"{n % 6},p{n % 9},{n}" for n in range(90)]
+    (tmp_path / "orders.csv").write_text("customer,product,when\n" + "\n".join(rows) + "\n")
+    products = [f"p{n},{'red' if n % 2 else 'blue'}" for n in range(10)]
+    (tmp_path / "products.csv").write_text("product,colour\n" + "\n".join(products) + "\n")
+    return tmp_path

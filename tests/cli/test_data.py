@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gmlfm.cli import main
+
+TABLES = (
+    '[interactions]\npath = "orders.csv"\nuser = "customer"\nitem = "product"\n[items]\npath = "products.csv"\nid = "product"\n'
+)
+
+
+def test_describe(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", str(shop / "orders.csv"), str(shop / "products.csv")]) == 0
+    capsys.readouterr()
+    assert main(["data", "describe", str(shop)]) == 0
+    shown = capsys.readouterr().out
+    assert "The long tail" in shown
+    assert "leave-one-out" in shown
+    assert main(["data", "describe", str(shop), "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert [summary[key] for key in ("users", "items", "interactions", "attributes", "catalogue")] == [6, 9, 18, 17, 10]
+
+
+def test_bad_data_names_file_column_and_row(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (shop / "products.csv").write_text("product,price\np1,3\np2,cheap\n")
+    (shop / "dataset.toml").write_text(TABLES + 'fields = { price = "number" }\n')
+    assert main(["data", "describe", str(shop)]) == 2
+    message = f"{shop / 'products.csv'} line 3: column 'price' holds 'cheap' where a number was expected"
+    assert message in capsys.readouterr().err
+    (shop / "dataset.toml").write_text(TABLES + 'fields = { prise = "number" }\n')
+    assert main(["data", "describe", str(shop)]) == 2
+    assert "products.csv has no column 'prise', which [items] fields names; did you mean 'price'?" in capsys.readouterr().err
+    (shop / "products.csv").write_text("product,price\np1,3\np1,4\n")
+    (shop / "dataset.toml").write_text(TABLES)
+    assert main(["data", "describe", str(shop)]) == 2
+    assert "line 3: column 'product' holds 'p1' again (first at" in capsys.readouterr().err
+
+
+def test_strict_refuses_what_is_not_listed(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (shop / "products.csv").write_text("product,colour\np0,red\n")
+    assert main(["init", str(shop / "orders.csv"), str(shop / "products.csv")]) == 0
+    assert main(["data", "describe", str(shop)]) == 0
+    assert "have no row in the items table" in capsys.readouterr().out
+    assert main(["data", "describe", str(shop), "--strict"]) == 2
+    assert "orders.csv line 3: 8 items" in capsys.readouterr().err
+
+
+def test_the_list_shows_datasets_of_any_name(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", str(shop / "orders.csv"), "--json"]) == 0
+    capsys.readouterr()
+    assert main(["data", "list", "--data-root", str(shop.parent), "--json"]) == 0
+    assert shop.name in [row["name"] for row in json.loads(capsys.readouterr().out)]
+
+
+def test_a_description_from_an_editor_that_marks_utf_8(shop: Path) -> None:
+    toml = '[interactions]\npath = "orders.csv"\nuser = "customer"\nitem = "product"\n'
+    (shop / "dataset.toml").write_text("\ufeff" + toml, encoding="utf-8")
+    assert main(["data", "describe", str(shop)]) == 0

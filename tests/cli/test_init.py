@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gmlfm.cli import main
+
+
+def test_guesses_are_shown_and_written(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", str(shop / "orders.csv"), str(shop / "products.csv")]) == 0
+    shown = capsys.readouterr().out
+    assert "customer" in shown
+    assert "What was guessed, and why" in shown
+    assert "# " in (shop / "dataset.toml").read_text()
+
+
+def test_json_gives_the_path_and_the_reasons(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", str(shop / "orders.csv"), "--out", str(shop / "x.toml"), "--json"]) == 0
+    written = json.loads(capsys.readouterr().out)
+    assert written["path"] == str(shop / "x.toml")
+    assert written["reasons"]["interactions.user"].startswith("by its name")
+    assert main(["data", "describe", str(shop / "x.toml"), "--split", "random", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["split"]["name"] == "random"
+
+
+def test_a_description_is_replaced_by_force_only(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["init", str(shop / "orders.csv")]
+    assert main(command) == 0
+    assert main(command) == 2
+    assert "exists already; it was left as it is" in capsys.readouterr().err
+    assert main([*command, "--force"]) == 0

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from gmlfm.cli.options import comma_list, context_of, load_run, named_values, read_file, settings_of
+from gmlfm.errors import DataError, OptionError
+from gmlfm.recommender import Recommender
+
+
+def test_settings_in_the_order_of_their_precedence(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("k = 8\nlr = 0.1\nseed = 3\n")
+    options = Namespace(config=str(tmp_path / "c.toml"), settings=["k=16", " layers = 2"], seed=None, threads=1)
+    assert settings_of(options) == {"k": "16", "lr": 0.1, "seed": 3, "layers": "2", "threads": 1}
+    options.seed = 5
+    assert settings_of(options)["seed"] == 5
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"settings": ["k"]}, "--set takes KEY=VALUE, such as k=32; got 'k'"),
+        ({"settings": ["task=rating"]}, "task is an option of its own; use --task rating"),
+        ({"threads": 0}, "--threads is 0; expected 1 or more"),
+        ({"config": "gone.toml"}, "--config gone.toml cannot be read"),
+    ],
+)
+def test_wrong_settings_are_one_sentence(more: dict[str, object], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        settings_of(Namespace(**{"settings": [], "threads": None, **more}))
+
+
+def test_pairs_and_lists() -> None:
+    assert named_values("age=20-29, region = Osaka", "--attributes") == {"age": "20-29", "region": "Osaka"}
+    assert comma_list("a, b,,c") == ["a", "b", "c"]
+    assert context_of(Namespace(context=None)) == {}
+    assert context_of(Namespace(context="hour=9")) == {"context": {"hour": "9"}}
+    for text in ("age", "=3", ""):
+        with pytest.raises(OptionError, match="--context takes K=V,K=V"):
+            named_values(text, "--context")
+
+
+def test_the_class_of_a_model_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr(Recommender, "load", lambda folder, **more: calls.append((folder, more)))
+    load_run(Namespace(run_folder="r", model=None))
+    load_run(Namespace(run_folder="r", model="mine:MyModel"))
+    assert calls == [("r", {}), ("r", {"model": "mine:MyModel"})]
+
+
+def test_tables_of_any_kind(tmp_path: Path) -> None:
+    frame = pl.DataFrame({"user": ["a", "b"], "item": ["x", "y"]})
+    frame.write_csv(tmp_path / "t.csv")
+    frame.write_parquet(tmp_path / "t.parquet")
+    frame.write_ndjson(tmp_path / "t.jsonl")
+    for ending in ("csv", "parquet", "jsonl"):
+        assert read_file(str(tmp_path / f"t.{ending}")).equals(frame)
+    with pytest.raises(DataError, match="does not exist"):
+        read_file(str(tmp_path / "gone.csv"))

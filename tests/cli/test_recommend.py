@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from gmlfm import Recommender
+from gmlfm.cli import main
+from tests.cli.conftest import QUICK
+
+USER = ["--user", "b0000003"]
+
+
+def _rows(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert main(["recommend", *arguments, "--json"]) == 0
+    rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    return rows
+
+
+def test_the_best_items(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = _rows([run, *USER, "-n", "3"], capsys)
+    assert [row["rank"] for row in rows] == [1, 2, 3]
+    assert {"user", "item", "score", "rank"} <= set(rows[0])
+    expected = Recommender.load(run).recommend(["b0000003"], 3)["item"].to_list()
+    assert [row["item"] for row in rows] == expected
+    assert main(["recommend", run, "--user", "nobody", "-n", "2"]) == 0
+    assert "user 'nobody' was not met in training: nothing is known of this user" in capsys.readouterr().out
+
+
+def test_newcomers_by_attributes_and_history(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    history = Recommender.load(run).fitted.data.items.ids[0]
+    rows = _rows([run, "--attributes", "age=20-29,region=Osaka", "--history", f"{history},zz", "-n", "4"], capsys)
+    assert len(rows) == 4
+    assert history not in [row["item"] for row in rows]
+
+
+def test_available_items_by_ids_and_by_files(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ids = [row["item"] for row in _rows([run, *USER, "-n", "9"], capsys)][3:6]
+    (tmp_path / "ids.txt").write_text("\n".join(ids) + "\n")
+    pl.DataFrame({"price": [1, 2, 3], "item": ids}).write_csv(tmp_path / "stock.csv")
+    for available in (",".join(ids), str(tmp_path / "ids.txt"), str(tmp_path / "stock.csv")):
+        assert [row["item"] for row in _rows([run, *USER, "-n", "3", "--available", available], capsys)] == ids
+    rows = _rows([run, "--attributes", "age=20-29", "-n", "3", "--available", ",".join(ids)], capsys)
+    assert {row["item"] for row in rows} == set(ids)
+
+
+def test_at_most_so_many_of_a_value(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = _rows([run, *USER, "-n", "8", "--at-most", "genre=1"], capsys)
+    items = Recommender.load(run).fitted.data.items
+    genre_of = dict(zip(items.ids.to_list(), items.fields["genre"].to_list(), strict=True))
+    chosen = [genre_of[row["item"]] for row in rows]
+    assert len(set(chosen)) == len(chosen) == 8
+
+
+def test_candidates_of_the_catalogue(run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    keywords: list[dict[str, Any]] = []
+    recommend = Recommender.recommend
+
+    def recorded(self: Recommender, *arguments: Any, **more: Any) -> Any:
+        keywords.append(more)
+        return recommend(self, *arguments, **more)
+
+    monkeypatch.setattr(Recommender, "recommend", recorded)
+    _rows([run, *USER, "--candidates", "catalogue"], capsys)
+    assert keywords == [{"seen": False, "filter": None, "candidates": "catalogue"}]
+
+
+def test_context_changes_the_scores(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    orders = [f"{n % 6},p{(n * 5 + n % 7) % 9},{n},{'morning' if n % 2 else 'evening'}" for n in range(60)]
+    (shop / "orders.csv").write_text("customer,product,when,daytime\n" + "\n".join(orders) + "\n")
+    toml = '[interactions]\npath = "orders.csv"\nuser = "customer"\nitem = "product"\ntime = "when"\ncontext = { daytime = "category" }\n'
+    (shop / "dataset.toml").write_text(toml)
+    run = str(shop / "run")
+    assert main(["train", str(shop), "--out", run, *QUICK, "--set", "v_scale=0.5"]) == 0
+    scores = [
+        {row["item"]: row["score"] for row in _rows([run, "--user", "1", "--seen", "--context", f"daytime={daytime}"], capsys)}
+        for daytime in ("morning", "evening")
+    ]
+    assert scores[0] != scores[1]
+
+
+def test_everybody_into_a_file(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "recs.parquet"
+    ids = [row["item"] for row in _rows([run, *USER, "-n", "20"], capsys)]
+    available = ["--available", ",".join(ids), "--at-most", "genre=2"]
+    assert main(["recommend", run, "--all", "--out", str(out), "-n", "2", "--seen", *available, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"out": str(out), "users": 120}
+    table = pl.read_parquet(out)
+    assert table.height == 240
+    assert set(table["item"]) <= set(ids)
+    assert [path.name for path in tmp_path.iterdir()] == ["recs.parquet"]
+
+
+def test_parts_of_other_options_are_not_taken_over(run: str, tmp_path: Path) -> None:
+    parts = tmp_path / ".recs.parquet.parts"
+    parts.mkdir()
+    (parts / "stamp.json").write_text("[]")
+    pl.DataFrame({"user": ["somebody else"]}).write_parquet(parts / "000000000000.parquet")
+    out = tmp_path / "recs.parquet"
+    assert main(["recommend", run, "--all", "--out", str(out), "-n", "1"]) == 0
+    assert pl.read_parquet(out).height == 120
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "say for whom"),
+        (["--all"], "--all needs --out FILE.parquet"),
+        (["--attributes", "age"], "--attributes takes K=V"),
+        (["--user", "a", "--out", "x.parquet"], "--out goes with --all"),
+        (["--user", "a", "--history", "i"], "--history goes with --attributes"),
+        (["--attributes", "age=20-29", "--seen"], "--seen goes with"),
+        (["--attributes", "age=20-29", "--candidates", "catalogue"], "--candidates goes with"),
+        ([*USER, "--at-most", "genre"], "--at-most takes K=V"),
+        ([*USER, "--at-most", "genre=few"], "--at-most takes FIELD=N with a whole number N; got 'genre=few'"),
+        ([*USER, "--at-most", "gender=2"], "did you mean 'genre'"),
+        ([*USER, "--available", "gone.csv"], "--available gone.csv does not exist"),
+        ([*USER, "--candidates", "all"], "candidates is 'all'; expected interactions or catalogue"),
+        ([*USER, "--context", "daytime=9"], "the data have no context"),
+    ],
+)
+def test_wrong_use_is_one_sentence(run: str, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["recommend", run, *arguments]) == 2
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert printed.count("\n") == 1
+
+
+def test_a_table_without_items_is_refused(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "stock.csv").write_text("thing,price\na,1\nb,2\n")
+    capsys.readouterr()
+    assert main(["recommend", run, *USER, "--available", str(tmp_path / "stock.csv")]) == 2
+    assert "has the columns thing, price; expected 'item'" in capsys.readouterr().err
