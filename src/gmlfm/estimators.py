@@ -19,9 +19,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from gmlfm.data.attributes import PADDING
-from gmlfm.models.base import Attributes
 from gmlfm.models.gmlfm import GMLFM
-from gmlfm.training.loop import DivergedError, Trainer, TrainingOptions
+from gmlfm.models.gradient import Attributes
+from gmlfm.models.settings import convert_all, declared_settings
+from gmlfm.training.options import TrainingOptions
+from gmlfm.training.row_trainer import RowTrainer
+from gmlfm.training.trainer import DivergedError, NullObserver
 from gmlfm.training.sampling.groups import Batch
 
 Floats = npt.NDArray[np.float32]
@@ -64,12 +67,11 @@ class _Machine:
         self.scale = np.where(largest > 0, largest, 1.0)
         torch.manual_seed(seed)
         model = GMLFM(options["k"], layers=options["layers"], unit=True, start="orthogonal", h_start="half", v_scale=0.1)
-        training = TrainingOptions(
-            loss=loss, lr=options["lr"], epochs=options["epochs"], seed=seed % 100_000, weight_decay=options["weight_decay"]
-        )
-        training.check("implicit" if loss == "logistic" else "rating", 0)
-        trainer = Trainer(model, matrix.shape[1] + 1, training)
-        trainer.fit(_Vectors(self._scaled(matrix), targets, options["batch_size"], seed), None, "", _NullObserver())
+        given = {name: options[name] for name in ("lr", "epochs", "weight_decay")}
+        training = TrainingOptions(**convert_all(declared_settings(TrainingOptions), given), loss=loss, seed=seed % 100_000)
+        batches = _Vectors(self._scaled(matrix), targets, options["batch_size"], seed)
+        trainer = RowTrainer(model, matrix.shape[1] + 1, training, batches)
+        trainer.fit(None, "", NullObserver())
         if trainer.diverged:
             raise DivergedError(trainer.diverged)
         self.model, self.table = trainer.model.eval(), trainer.table
@@ -167,16 +169,6 @@ class GMLFMClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
             return np.column_stack([1.0 - chances, chances])
         shares: npt.NDArray[np.float64] = chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-12)
         return shares
-
-
-class _NullObserver:
-    """Ignores training events."""
-
-    def on_step(self, done: int, total: int, loss: float) -> None:
-        pass
-
-    def on_epoch(self, report: Any, trainer: Any) -> None:
-        pass
 
 
 def _padded(matrix: sparse.csr_matrix) -> tuple[npt.NDArray[np.int32], Floats]:

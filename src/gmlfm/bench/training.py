@@ -37,10 +37,10 @@ class _Worker:
             answer = ""
         if not answer:
             raise OptionError(f"a side of the comparison ended early, with exit code {self._process.wait(_SECONDS_TO_END)}.")
-        told: dict[str, Any] = json.loads(answer)
-        if "error" in told:
-            raise OptionError(told["error"])
-        return told
+        reply: dict[str, Any] = json.loads(answer)
+        if "error" in reply:
+            raise OptionError(reply["error"])
+        return reply
 
     def end(self) -> None:
         """It ends when there are no more questions."""
@@ -63,16 +63,16 @@ def measure(task: Task, against: Sequence[str], rounds: int, seconds: float) -> 
         last: dict[str, dict[str, Any]] = {}
         for _ in range(rounds):
             for way, worker in workers.items():
-                told = worker.ask(seconds)
-                speeds[way].append(told["instances"] / told["seconds"])
-                last[way] = told
+                reply = worker.ask(seconds)
+                speeds[way].append(reply["instances"] / reply["seconds"])
+                last[way] = reply
         parts = workers["ours"].about["parts"]
         rates = workers["ours"].ask("rates") if parts else None
     finally:
         for worker in workers.values():
             worker.end()
     speed = statistics.median(speeds["ours"])
-    told = {
+    measured = {
         **{name: value for name, value in task.to_dict().items() if name not in ("way", "data_root")},
         "rows": workers["ours"].about["rows"],
         "instances_per_second": speed,
@@ -80,12 +80,12 @@ def measure(task: Task, against: Sequence[str], rounds: int, seconds: float) -> 
         "peak_memory_gib": last["ours"]["peak"] / 2**30,
     }
     if "peak_device" in last["ours"]:
-        told["peak_device_memory_gib"] = last["ours"]["peak_device"] / 2**30
+        measured["peak_device_memory_gib"] = last["ours"]["peak_device"] / 2**30
     for way in against:
-        told["against"] = way
-        told["baseline_instances_per_second"] = statistics.median(speeds[way])
-        told["ratio"] = statistics.median(one / other for one, other in zip(speeds["ours"], speeds[way], strict=True))
+        measured["against"] = way
+        measured["baseline_instances_per_second"] = statistics.median(speeds[way])
+        measured["ratio"] = statistics.median(ours / other for ours, other in zip(speeds["ours"], speeds[way], strict=True))
     if parts and rates:
         floor = max(parts["operations"] / rates["operations_per_second"], parts["bytes"] / rates["bytes_per_second"])
-        told["roofline"] = {**parts, **rates, "instances_per_second": 1.0 / floor, "share_reached": speed * floor}
-    return told
+        measured["roofline"] = {**parts, **rates, "instances_per_second": 1.0 / floor, "share_reached": speed * floor}
+    return measured

@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> None:
     recommender = load_run(options)
     console = Console(stderr=options.json)
     with console.status("measuring") as status:
-        table = field_importance(recommender.fitted, retrain=options.retrain, tell=status.update)
+        table = field_importance(recommender.fitted, retrain=options.retrain, report=status.update)
         try:
             pairs = recommender.field_pairs().head(10)
         except OptionError:

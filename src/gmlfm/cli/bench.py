@@ -52,28 +52,27 @@ def run_topn(options: argparse.Namespace) -> None:
     import torch
 
     from gmlfm.evaluation.protocols import PositivesByUser
-    from gmlfm.models.base import PairwiseModel
     from gmlfm.recommender import Recommender
-    from gmlfm.retrieval import Scorer, best_items
+    from gmlfm.retrieval import DEFAULT_N, best_items
 
     if options.rounds < 1 or (options.users is not None and options.users < 1):
         raise OptionError("--rounds and --users must be 1 or more.")
     data = load_dataset(options.data, data_root=options.data_root, strict=options.strict)
     settings = {"k": 64, "v_scale": 0.3, **settings_of(options), "epochs": 0}
     recommender = Recommender(options.model, **settings).fit(data)
-    scores = recommender.fitted.scores
-    if not isinstance(scores, Scorer) or not isinstance(scores.model, PairwiseModel):
+    ranker = recommender.fitted.ranker
+    if not ranker.model.caches_items:
         raise OptionError(f"'{options.model}' has no faster form than batches, so there is nothing to compare.")
     users = data.seen_users[: options.users]
     items, positives = data.seen_items, PositivesByUser(data)
     excluded = [positives(int(user)) for user in users]
     started = time.perf_counter()
-    scores.score_all(users[:1], items)  # the item side is precomputed once
+    ranker.score_all(users[:1], items)  # the item side is precomputed once
     precomputation_seconds = time.perf_counter() - started
     seconds, best = [], None
     for _ in range(options.rounds):
         started = time.perf_counter()
-        best = best_items(scores.score_all(users, items), items, 10, excluded)
+        best = best_items(ranker.score_all(users, items), items, DEFAULT_N, excluded)
         seconds.append(time.perf_counter() - started)
     assert best is not None
     measured: dict[str, Any] = {
@@ -89,7 +88,8 @@ def run_topn(options: argparse.Namespace) -> None:
     }
     if options.against == "batched":
         started = time.perf_counter()
-        batched = best_items(scores.score_pairs(users, np.broadcast_to(items, (len(users), len(items)))), items, 10, excluded)
+        every_pair = np.broadcast_to(items, (len(users), len(items)))
+        batched = best_items(ranker.score_pairs(users, every_pair), items, DEFAULT_N, excluded)
         measured["baseline_seconds"] = time.perf_counter() - started
         measured["ratio"] = measured["baseline_seconds"] / measured["seconds"]
         measured["largest_difference"] = float(np.abs(batched.scores - best.scores)[np.isfinite(best.scores)].max())

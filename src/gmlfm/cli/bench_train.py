@@ -13,7 +13,7 @@ from gmlfm.cli.options import DATA_HELP, MODEL_HELP, add_command, add_data_optio
 from gmlfm.errors import OptionError
 
 if TYPE_CHECKING:
-    from gmlfm.training.loop import EpochReport, Resumable
+    from gmlfm.training.trainer import EpochReport, Resumable
 
 
 def add_to(kinds: Any) -> None:

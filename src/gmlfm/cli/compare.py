@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
             out,
             threads=options.threads,
             device=options.device,
-            tell=lambda name, n, s: status.update(f"tuning {name}: {n} trials, {s:.0f} s"),
+            report=lambda name, n, s: status.update(f"tuning {name}: {n} trials, {s:.0f} s"),
             tested=lambda name, seed: status.update(f"training {name} with seed {seed} for the test"),
         )
     write(comparison, out)

@@ -22,7 +22,7 @@ from gmlfm.data.sources import data_roots, load_dataset
 from gmlfm.data.sources.bazaar import Market, write_bazaar
 from gmlfm.data.sources.catalogue import SOURCES, Source
 from gmlfm.data.sources.fetch import accept_terms, get_dataset, source_of, terms_to_accept
-from gmlfm.data.sources.named import here, locate, others
+from gmlfm.data.sources.named import folder_of, locate, others
 from gmlfm.data.sources.preparing import prepare
 from gmlfm.data.splits import SPLITS
 from gmlfm.errors import DataError, OptionError
@@ -59,7 +59,7 @@ def _add_list(verbs: Any) -> None:
 def run_list(options: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = []
     for name, source in SOURCES.items():
-        folder = here(name, options.data_root)
+        folder = folder_of(name, options.data_root)
         rows.append(
             {
                 "name": name,

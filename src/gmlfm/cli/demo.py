@@ -91,7 +91,7 @@ class NotSoldYet:
 def run(options: argparse.Namespace) -> None:
     from gmlfm.evaluation.protocols import evaluate_ranking
     from gmlfm.recommender import Recommender
-    from gmlfm.retrieval import Scores
+    from gmlfm.retrieval import Ranker
 
     console = Console(stderr=options.json)
     started = time.perf_counter()
@@ -110,10 +110,10 @@ def run(options: argparse.Namespace) -> None:
     popular = Recommender("popularity").fit(data)
     console.rule("3. HR@10 and NDCG@10 among 100, test part")
     fitted = model.fitted
-    scorers: dict[str, Scores] = {
-        "popularity": popular.fitted.scores,
+    scorers: dict[str, Ranker] = {
+        "popularity": popular.fitted.ranker,
         "not sold yet first, nothing more": NotSoldYet(data, fitted.split.train),
-        "gml-fm": fitted.scores,
+        "gml-fm": fitted.ranker,
         "the oracle, who knows every taste": OracleScores(market, data),
         "the oracle, who knows the stock, too": OracleWithStock(market, data, fitted.split.train),
     }
@@ -180,7 +180,7 @@ def _report(
         ["sampled, test", "HR@10", "NDCG@10"],
         [(name, metrics["hr@10"], metrics["ndcg@10"]) for name, metrics in results.items()],
     )
-    epochs = model.fitted.history
+    epochs = model.fitted.curve
     curves = {name: [epoch["validation"][name] for epoch in epochs] for name in ("hr@10", "ndcg@10")}
     losses = [epoch["loss"] for epoch in epochs]
     page.lines("Training loss and validation metrics by epoch, each on its own scale", {"loss": losses, **curves})

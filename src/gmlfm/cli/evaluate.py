@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> None:
         "model": fitted.settings.model,
         "protocol": evaluation.protocol,
         "part": options.part,
-        "regime": fitted.regime,
+        "refit": fitted.refit.value,
         "split_hash": fitted.split.hash,
         "candidates_hash": evaluation.candidates_hash,
     }
@@ -54,8 +54,8 @@ def run(options: argparse.Namespace) -> None:
         more = {"groups": evaluation.groups, "notes": evaluation.notes}
         print(json.dumps({**about, **evaluation.metrics, **{name: value for name, value in more.items() if value}}))
         return
-    published = fitted.settings.preset == "paper" and fitted.settings.task == "topn"
-    title = f"{fitted.settings.model} on {fitted.data.name}, {evaluation.protocol}, {options.part}, {fitted.regime}"
+    published = fitted.settings.as_published
+    title = f"{fitted.settings.model} on {fitted.data.name}, {evaluation.protocol}, {options.part}, {fitted.refit.label}"
     console = Console()
     console.print(title + (", TRAINED AS PUBLISHED" if published else ""), soft_wrap=True, highlight=False)
     table = Table(header_style="bold")

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gmlfm.cli.options import add_command, shared_options
-from gmlfm.models.spaces import Choice, Space
+from gmlfm.models.settings import Choice, Space
 
 if TYPE_CHECKING:
     from gmlfm.models.registry import ModelInfo
@@ -32,31 +32,31 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from gmlfm.models.registry import MODELS, model_info
+    from gmlfm.models.registry import all_models, model_info
 
     if options.model is not None:
         info = model_info(options.model)
         if options.json:
-            print(json.dumps(_described(options.model, info)))
+            print(json.dumps(_described(info)))
         else:
-            _show_model(options.model, info)
+            _show_model(info)
         return
     if options.json:
-        print(json.dumps([_described(name, info) for name, info in MODELS.items()]))
+        print(json.dumps([_described(info) for info in all_models()]))
         return
     table = Table(header_style="bold")
     for heading in ("name", "what it is", "tasks", "attributes", "newcomers"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "name")
-    for name, info in MODELS.items():
-        table.add_row(name, info.about, ", ".join(info.tasks), "yes" if info.uses_attributes else "no", info.newcomers)
+    for info in all_models():
+        table.add_row(info.name, info.about, ", ".join(info.tasks), "yes" if info.uses_attributes else "no", info.newcomers)
     console = Console()
     console.print(table)
     console.print("gmlfm models NAME tells a model's settings, and what gmlfm tune tries.")
 
 
-def _described(name: str, info: ModelInfo) -> dict[str, Any]:
+def _described(info: ModelInfo) -> dict[str, Any]:
     return {
-        "name": name,
+        "name": info.name,
         "tasks": list(info.tasks),
         "uses_attributes": info.uses_attributes,
         "newcomers": info.newcomers,
@@ -65,14 +65,14 @@ def _described(name: str, info: ModelInfo) -> dict[str, Any]:
     }
 
 
-def _show_model(name: str, info: ModelInfo) -> None:
+def _show_model(info: ModelInfo) -> None:
     from gmlfm.tuning.spaces import defaults, search_space
 
     task = next(iter(info.tasks))
-    spaces = search_space(name, task)
-    default_values = defaults(name, task, spaces)
+    spaces = search_space(info, task)
+    default_values = defaults(info, task, spaces)
     console = Console()
-    console.print(f"[bold]{name}[/]: {info.about}. Its equation is in src/gmlfm/{info.equation}.", soft_wrap=True)
+    console.print(f"[bold]{info.name}[/]: {info.about}. Its equation is in the docstring of {info.equation}.", soft_wrap=True)
     uses = "uses attributes" if info.uses_attributes else "uses ids alone"
     console.print(f"Tasks: {', '.join(info.tasks)}; {uses}; newcomers: {info.newcomers}.", soft_wrap=True)
     console.print(f"Settings of its own: {', '.join(info.option_names()) or 'none'}", soft_wrap=True)
@@ -83,7 +83,7 @@ def _show_model(name: str, info: ModelInfo) -> None:
         table.add_row(setting, str(default_values.get(setting, "-")), _range(space))
     if spaces:
         console.print(table)
-    console.print(f"gmlfm settings {name} tells every setting's meaning.")
+    console.print(f"gmlfm settings {info.name} tells every setting's meaning.")
 
 
 def _range(space: Space) -> str:

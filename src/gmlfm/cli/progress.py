@@ -18,7 +18,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from gmlfm.training.loop import EpochReport, Resumable
+    from gmlfm.training.trainer import EpochReport, Resumable
 
 
 class ProgressReport(Protocol):

@@ -147,7 +147,7 @@ def _write_all(recommender: Recommender, options: argparse.Namespace, choices: d
     users = recommender.fitted.encoder.ids_of_users(recommender.fitted.data.seen_users).to_list()
     parts = target.with_name(f".{target.name}.parts")
     run_folder, data = str(Path(options.run_folder).resolve()), recommender.about.get("data")
-    stamp = json.dumps([run_folder, options.n, choices, options.seen, data, recommender.fitted.stock.log])
+    stamp = json.dumps([run_folder, options.n, choices, options.seen, data, recommender.stock.log])
     try:
         parts.mkdir(parents=True, exist_ok=True)
         if (parts / "stamp.json").exists() and (parts / "stamp.json").read_text() != stamp:

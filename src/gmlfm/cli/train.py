@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
         return
     metrics = ", ".join(f"{name} {value:.4f}" for name, value in fitted.validation.items())
     part = "TEST, as published," if fitted.validation_protocol == "paper" else "validation"
-    if fitted.history:
+    if fitted.curve:
         result = f": {part} {metrics}" if metrics else ""
-        console.print(f"Best epoch {fitted.best_epoch}{result} ({fitted.regime}).")
+        console.print(f"Best epoch {fitted.best_epoch}{result} ({fitted.refit.label}).")
     console.print(f"Saved in [bold]{options.out}[/]. Next: gmlfm evaluate {options.out}", soft_wrap=True)

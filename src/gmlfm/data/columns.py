@@ -24,7 +24,6 @@ class Origin:
     def locate(self, row: int) -> str:
         return self.place_of(row) if self.place_of else f"{self.name} row {row + 1}"
 
-    at = locate  # the old name, until sources and recommender call locate
 
 
 def column(table: pl.DataFrame, name: str, origin: Origin, needed_for: str) -> pl.Series:

@@ -180,6 +180,7 @@ class Model(ABC):
     tasks: ClassVar[frozenset[str]] = frozenset(TASKS)
     inputs: ClassVar[Inputs] = Inputs()
     learns_in_epochs: ClassVar[bool] = False  # validation chooses how many
+    caches_items: ClassVar[bool] = False  # score_all keeps the items' half of a score, which makes it cheaper than score_pairs
 
     settings: dict[str, Any]  # as this instance was made
 
@@ -212,7 +213,7 @@ class Model(ABC):
     @abstractmethod
     def fit(self, inputs: FitInputs, plan: Plan) -> FitReport: ...
 
-    def attach(self, inputs: FitInputs) -> None:
+    def attach(self, inputs: FitInputs) -> None:  # noqa: B027 - a model that reads nothing more keeps this one
         """Keep what scoring reads beside the weights: after loading, and at the beginning of a fit."""
 
     def over(self, items: ItemSide) -> Model:

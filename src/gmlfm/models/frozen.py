@@ -61,9 +61,7 @@ def row_scores(model: GradientModel, frozen: Tensor, users: Attributes, items: A
     return lambda row: model.scores(torch.cat([frozen, model.transform_rows(row.unsqueeze(0))]), users, items)
 
 
-def row_scores_by_pairs(
-    model: PairwiseModel, frozen: Tensor, start: Tensor, users: Attributes, items: Attributes
-) -> RowScores:
+def row_scores_by_pairs(model: PairwiseModel, frozen: Tensor, start: Tensor, users: Attributes, items: Attributes) -> RowScores:
     """Only the id's linear term and its pairs change with the row; that costs O(R K) for R frozen rows, and a look-up."""
     n_beside, n_across = (0, 1) if model.ids_only else (users.ids.shape[1] - 1, items.ids.shape[2])
     beside, beside_x = users.ids[:, 1 : 1 + n_beside], users.x[:, 1 : 1 + n_beside]

@@ -306,7 +306,8 @@ class Mamo(EpisodicModel):
         """(items, K): e_i of every item that is scored, which no user's adaptation changes."""
         if self._item_vectors is None:
             table = self._attached.items
-            blocks = [np.arange(len(table))[start : start + _ITEMS_PER_BLOCK] for start in range(0, len(table), _ITEMS_PER_BLOCK)]
+            items = np.arange(len(table))
+            blocks = [items[start : start + _ITEMS_PER_BLOCK] for start in range(0, len(table), _ITEMS_PER_BLOCK)]
             profiles = (self._profile(self._item_profiles.attributes(table, block)) for block in blocks)
             vectors = [through_layers(self._trained, "item", self.layers, profile) for profile in profiles]
             self._item_vectors = torch.cat(vectors)

@@ -31,7 +31,7 @@ def through_layers(weights: Weights, name: str, n_layers: int, x: Tensor) -> Ten
 
 
 def initial_weights(shapes: Shapes, k: int, n_fields: int, n_slots: int, levels: Floats, labels: Floats, seed: int) -> Weights:
-    """At the start of training; they depend on the seed, the shapes and the labels' scale alone. n_fields: of the wider side."""
+    """At the start of training; they depend on the seed, shapes and labels alone. n_fields: of the wider side."""
     spread = float(np.std(labels, dtype=np.float64))
     generator = torch.Generator().manual_seed(seed)
     weights = {name: _drawn(name, shape, k, n_fields, n_slots, generator) for name, shape in shapes.items()}

@@ -27,9 +27,7 @@ from gmlfm.models.pairwise import PairwiseModel, SideVectors
 from gmlfm.models.settings import Choice, Dropout, Factors, Scale, Setting
 
 _LAYERS = Setting("steps of propagation through the graph", least=0, most=4, search=Choice((1, 2, 3, 4)))
-_EDGES = Setting(
-    "share of edges left out of a step", least=0, below=1, search=Choice((0.0, 0.1, 0.2, 0.3, 0.5))
-)
+_EDGES = Setting("share of edges left out of a step", least=0, below=1, search=Choice((0.0, 0.1, 0.2, 0.3, 0.5)))
 
 
 class NGCF(FactorModel, PairwiseModel):
@@ -64,7 +62,8 @@ class NGCF(FactorModel, PairwiseModel):
         users, items = torch.from_numpy(user_rows), torch.from_numpy(item_rows)
         n_users = self._user_rows[1] - self._user_rows[0]
         nodes = torch.stack([users - self._user_rows[0], items - self._item_rows[0] + n_users])
-        has_row = (users > self._user_rows[0] + 1) & (items > self._item_rows[0] + 1)  # the unknown and missing rows have no neighbours
+        # The unknown and missing rows have no neighbours.
+        has_row = (users > self._user_rows[0] + 1) & (items > self._item_rows[0] + 1)
         self.edges, self._graph = torch.unique(nodes[:, has_row], dim=1).to(torch.int32).to(self.edges.device), None
 
     def transform_rows(self, rows: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ class PairwiseModel(GradientModel):
     ids_only: of each side only the first attribute counts.
     """
 
+    caches_items: ClassVar[bool] = True
     decomposes: bool = False
     ids_only: bool = False
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -32,6 +33,7 @@ from gmlfm.models.transfm import TransFM
 from gmlfm.models.xdeepfm import XDeepFM
 
 ENTRY_POINTS = "gmlfm.models"
+_log = logging.getLogger("gmlfm")
 ModelClass = TypeVar("ModelClass", bound=type[Model])
 
 
@@ -197,7 +199,7 @@ _loaded_entry_points = False
 
 
 def load_entry_points() -> None:
-    """Register what installed packages offer, once; a package that cannot be imported is named in an error."""
+    """Register what installed packages offer, once."""
     global _loaded_entry_points
     if _loaded_entry_points:
         return
@@ -206,13 +208,10 @@ def load_entry_points() -> None:
         if point.name in MODELS:
             continue
         try:
-            cls = point.load()
+            register(point.name)(point.load())
         except Exception as error:
-            raise OptionError(
-                f"the model '{point.name}' of an installed package ({point.value}) cannot be imported ({error}); "
-                "mend or uninstall that package."
-            ) from error
-        register(point.name)(cls)
+            # One broken package must not take the others' models away.
+            _log.warning("the model '%s' of an installed package (%s) cannot be used: %s", point.name, point.value, error)
 
 
 register(

@@ -72,11 +72,15 @@ class Setting:
     @property
     def range(self) -> str:
         """The range in words; '' where every value is allowed."""
-        lower = f"{self.least:,g} or more" if self.least is not None else f"above {self.above:g}" if self.above is not None else ""
-        upper = f"at most {self.most:,g}" if self.most is not None else f"below {self.below:g}" if self.below is not None else ""
         if self.least is not None and self.most is not None:
             return f"{self.least:,g} to {self.most:,g}"
-        return ", ".join(text for text in (lower, upper) if text)
+        limits = {
+            "{:,g} or more": self.least,
+            "above {:g}": self.above,
+            "at most {:,g}": self.most,
+            "below {:g}": self.below,
+        }
+        return ", ".join(text.format(limit) for text, limit in limits.items() if limit is not None)
 
     def allows(self, value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -16,26 +16,28 @@ from gmlfm.data.expressions import Columns, holds
 from gmlfm.errors import DataError, OptionError, did_you_mean
 from gmlfm.fitting import FittedRun
 from gmlfm.recommender.run_index import RunIndex
+from gmlfm.recommender.stock import Stock
 from gmlfm.retrieval import Cap
 
 Ints = npt.NDArray[np.int32]
 
 
-def candidate_items(known: RunIndex, n: int, filter: str | None, available: Sequence[Any] | None, candidates: str) -> Ints:
-    """Everything is narrowed before ranking, so that n are found whenever n exist."""
-    fitted = known.fitted
+def candidate_items(
+    index: RunIndex, stock: Stock, n: int, filter: str | None, available: Sequence[Any] | None, candidates: str
+) -> Ints:
+    """Everything is narrowed before ranking, so that n come back whenever n exist."""
+    run = index.run
     if not isinstance(n, int | np.integer) or n < 1:
         raise OptionError(f"n is {n}; expected a whole number of 1 or more.")
     if candidates not in ("interactions", "catalogue"):
         raise OptionError(f"candidates is '{candidates}'; expected interactions or catalogue.")
-    total = len(fitted.data.items)
-    items: Ints = np.arange(total, dtype=np.int32) if candidates == "catalogue" else known.candidates
+    items: Ints = np.arange(len(run.data.items), dtype=np.int32) if candidates == "catalogue" else index.candidates
     if available is not None:
-        items = _available(fitted, listed(available))
-    if not fitted.stock.here.all():
-        items = items[fitted.stock.here[items]]
+        items = _available(run, as_ids(available))
+    if not stock.is_available.all():
+        items = items[stock.is_available[items]]
     if filter is not None:
-        items = items[fulfils(fitted.data.items, filter)[items]]
+        items = items[fulfils(run.data.items, filter)[items]]
     if len(items) == 0:
         raise DataError("no item is left to recommend from; widen filter or available.")
     if n > len(items):
@@ -43,18 +45,16 @@ def candidate_items(known: RunIndex, n: int, filter: str | None, available: Sequ
     return items
 
 
-def _available(fitted: FittedRun, given: list[Any]) -> Ints:
-    numbers = fitted.encoder.item_numbers(given)
+def _available(run: FittedRun, ids: list[Any]) -> Ints:
+    numbers = run.encoder.item_numbers(ids)
     unknown = np.flatnonzero(numbers < 0)
     if len(unknown):
-        which = (
-            f"{len(unknown):,} of the {len(given):,} available items are not in the catalogue, the first '{given[unknown[0]]}'"
-        )
+        which = f"{len(unknown):,} of the {len(ids):,} available items are not in the catalogue, the first '{ids[unknown[0]]}'"
         warnings.warn(f"{which}; they cannot be recommended.", stacklevel=4)
     return np.unique(numbers[numbers >= 0]).astype(np.int32)
 
 
-def listed(given: Any) -> list[Any]:
+def as_ids(given: Any) -> list[Any]:
     """Ids as a list; a single one counts as one, not as its letters."""
     if isinstance(given, str | int | np.integer):
         return [given]
@@ -66,24 +66,26 @@ def listed(given: Any) -> list[Any]:
 def fulfils(side: Side, condition: str) -> npt.NDArray[np.bool_]:
     if not isinstance(condition, str):
         raise OptionError(f'filter is {condition!r}; expected a condition such as "price < 50".')
-    own = {"item": side.ids, **({} if side.titles is None else {"title": side.titles})}
+    of_side = {"item": side.ids, **({} if side.titles is None else {"title": side.titles})}
     # A field of that name goes first: it is what the caller's table says.
     table = pl.DataFrame(
-        [*side.fields.iter_columns(), *(one.alias(name) for name, one in own.items() if name not in side.fields)]
+        [*side.fields.iter_columns(), *(values.alias(name) for name, values in of_side.items() if name not in side.fields)]
     )
     origin = Origin("the catalogue")
 
-    def asked(name: str) -> pl.Series:
-        found = column(table, name, origin, "filter")
-        if isinstance(found.dtype, pl.List):
+    def values_of(name: str) -> pl.Series:
+        values = column(table, name, origin, "filter")
+        if isinstance(values.dtype, pl.List):
             raise OptionError(f"filter names '{name}', which is a set; it takes categories, numbers, item and title.")
-        return found
+        return values
 
-    columns = Columns(number=lambda name: as_number(asked(name), origin), text=lambda name: as_text(asked(name), origin))
+    columns = Columns(
+        number=lambda name: as_number(values_of(name), origin), text=lambda name: as_text(values_of(name), origin)
+    )
     return holds(condition, columns).to_numpy()
 
 
-def caps_of(fitted: FittedRun, at_most: Mapping[str, int] | None) -> list[Cap]:
+def caps_of(run: FittedRun, at_most: Mapping[str, int] | None) -> list[Cap]:
     """{'category': 2}: at most two of one category among the n; items without a value are not held back.
 
     One field at a time: with two, filling the n places from the best down can miss a choice that fills them.
@@ -91,10 +93,10 @@ def caps_of(fitted: FittedRun, at_most: Mapping[str, int] | None) -> list[Cap]:
     if at_most is not None and (not isinstance(at_most, Mapping) or len(at_most) != 1):
         raise OptionError(f"at_most is {at_most!r}; expected one field, such as {{'category': 2}}.")
     caps = []
-    fields = fitted.data.items.fields
+    fields = run.data.items.fields
     for name, most in (at_most or {}).items():
         if name not in fields.columns or isinstance(fields[name].dtype, pl.List):
-            single = [one.name for one in fields.iter_columns() if not isinstance(one.dtype, pl.List)]
+            single = [values.name for values in fields.iter_columns() if not isinstance(values.dtype, pl.List)]
             raise OptionError(f"at_most names '{name}', which is no single-valued item field{did_you_mean(name, single)}")
         if not isinstance(most, int | np.integer) or isinstance(most, bool) or most < 1:
             raise OptionError(f"at_most of '{name}' is {most}; expected a whole number of 1 or more.")

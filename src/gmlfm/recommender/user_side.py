@@ -1,4 +1,4 @@
-"""Who asks: users by number, newcomers by attributes, with the context of the occasion."""
+"""The user side of a question: users by number, or newcomers by attributes and history, with the context of the occasion."""
 
 from __future__ import annotations
 
@@ -12,66 +12,70 @@ import polars as pl
 
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.columns import Origin, as_field
-from gmlfm.data.encoding import Encoded
 from gmlfm.data.schema import Field
 from gmlfm.errors import GmlfmError, OptionError, did_you_mean
 from gmlfm.fitting import FittedRun
-from gmlfm.training.sampling.groups import user_side_of
+from gmlfm.models.base import Ints, UserSide
 
 
-def known_user_side(fitted: FittedRun, numbers: npt.NDArray[np.int64], context: Mapping[str, Any] | None) -> AttributeTable:
-    """Users by number; -1 is somebody of whom nothing is known."""
-    stranger = fitted.encoder.encode_part("user", None, pl.DataFrame(), 1)
-    if len(fitted.encoded.user) == 0:  # everybody was forgotten
-        ids, x = np.repeat(stranger.ids, len(numbers), 0), np.repeat(stranger.values, len(numbers), 0)
-        return with_context(fitted, AttributeTable(ids, x), context)
-    ids, x = fitted.encoded.user.ids[numbers], fitted.encoded.user.values[numbers]
-    for at in np.flatnonzero(numbers < 0):
-        ids[at], x[at] = 0, 0.0
-        ids[at, : stranger.ids.shape[1]], x[at, : stranger.ids.shape[1]] = stranger.ids[0], stranger.values[0]
-    return with_context(fitted, AttributeTable(ids, x), context)
+def known_users(run: FittedRun, numbers: npt.NDArray[np.int64], context: Mapping[str, Any] | None) -> UserSide:
+    """Users by number; -1 is a user of whom nothing is known."""
+    unknown = run.encoder.encode_part("user", None, pl.DataFrame(), 1)
+    numbers32 = numbers.astype(np.int32)
+    if len(run.encoded.user) == 0:  # everybody was forgotten
+        ids, x = np.repeat(unknown.ids, len(numbers), 0), np.repeat(unknown.values, len(numbers), 0)
+        return UserSide(numbers32, _with_context(run, AttributeTable(ids, x), context))
+    ids, x = run.encoded.user.ids[numbers], run.encoded.user.values[numbers]
+    width = unknown.ids.shape[1]
+    for row in np.flatnonzero(numbers < 0):
+        ids[row], x[row] = 0, 0.0
+        ids[row, :width], x[row, :width] = unknown.ids[0], unknown.values[0]
+    return UserSide(numbers32, _with_context(run, AttributeTable(ids, x), context))
 
 
-def newcomer_side(fitted: FittedRun, attributes: Mapping[str, Any]) -> AttributeTable:
+def newcomer(
+    run: FittedRun, attributes: Mapping[str, Any], history: Ints | None, context: Mapping[str, Any] | None
+) -> UserSide:
+    """A user that training never met."""
     if not isinstance(attributes, Mapping):
         raise OptionError(f"attributes is a {type(attributes).__name__}; expected a mapping such as {{'city': 'Osaka'}}.")
-    table = _typed_row(fitted.data.schema.fields_of("user"), attributes, "user")
-    encoded = fitted.encoder.encode_part("user", None, table, 1)
-    warn_of_unknown(fitted, encoded, attributes, 4)
-    return with_context(fitted, encoded, None)
+    table = _typed_row(run.data.schema.fields_of("user"), attributes, "user")
+    encoded = run.encoder.encode_part("user", None, table, 1)
+    warn_of_unknown(run, encoded, attributes, 4)
+    return UserSide(np.full(1, -1, np.int32), _with_context(run, encoded, context), history)
 
 
-def warn_of_unknown(fitted: FittedRun, encoded: AttributeTable, given: Mapping[str, Any], level: int) -> None:
+def warn_of_unknown(run: FittedRun, encoded: AttributeTable, given: Mapping[str, Any], level: int) -> None:
     """A value that training never met counts as unknown, which its giver should know."""
-    for part, name, value in fitted.encoder.attribute_names(encoded.ids[0][encoded.values[0] != 0]).rows():
+    for part, name, value in run.encoder.attribute_names(encoded.ids[0][encoded.values[0] != 0]).rows():
         if value == "(unknown)" and name in given:
-            told = f"{part}.{name} = {given[name]!r} was never met in training; it counts as unknown."
-            warnings.warn(told, stacklevel=level)
+            message = f"{part}.{name} = {given[name]!r} was never met in training; it counts as unknown."
+            warnings.warn(message, stacklevel=level)
 
 
-def with_context(fitted: FittedRun, user_side: AttributeTable, context: Mapping[str, Any] | None) -> AttributeTable:
-    declared = fitted.data.schema.interactions.context
+def _with_context(run: FittedRun, users: AttributeTable, context: Mapping[str, Any] | None) -> AttributeTable:
+    declared = run.data.schema.interactions.context
     if not declared:
         if context:
             raise OptionError(f"the data have no context, but {', '.join(context)} was given.")
-        return user_side
-    one = fitted.encoder.encode_part("context", None, _typed_row(declared, context or {}, "context"), 1)
-    repeated = AttributeTable(np.repeat(one.ids, len(user_side), 0), np.repeat(one.values, len(user_side), 0))
-    return user_side_of(Encoded(user_side, repeated, user_side), np.arange(len(user_side)), np.arange(len(user_side)))
+        return users
+    occasion = run.encoder.encode_part("context", None, _typed_row(declared, context or {}, "context"), 1)
+    ids = np.concatenate([users.ids, np.repeat(occasion.ids, len(users), 0)], axis=1)
+    return AttributeTable(ids, np.concatenate([users.values, np.repeat(occasion.values, len(users), 0)], axis=1))
 
 
 def _typed_row(declared: Sequence[Field], given: Mapping[str, Any], where: str) -> pl.DataFrame:
-    names = [one.name for one in declared]
+    names = [field.name for field in declared]
     for name in given:
         if name not in names:
             raise OptionError(f"the data have no {where} field '{name}'{did_you_mean(name, names)}")
     origin = Origin("the attributes given")
     columns = []
-    for one in declared:
-        if one.name not in given:
+    for field in declared:
+        if field.name not in given:
             continue
         try:
-            columns.append(as_field(pl.Series(one.name, [given[one.name]], strict=False), one, origin))
+            columns.append(as_field(pl.Series(field.name, [given[field.name]], strict=False), field, origin))
         except GmlfmError as error:
-            raise OptionError(f"the {where} field '{one.name}' is a {one.kind}; got {given[one.name]!r}.") from error
+            raise OptionError(f"the {where} field '{field.name}' is a {field.kind}; got {given[field.name]!r}.") from error
     return pl.DataFrame(columns)

@@ -1,7 +1,8 @@
 r"""Training for newcomers: the rows that stand for users and items without rows of their own, and the attributes beside them.
 
 Items. Now and then a step shows some users the same items with the items' ids hidden behind the unknown row, a third of the
-users' too. The student, who sees no ids, learns what the model itself says while it sees them, the teacher, as far as users differ:
+users' too. The student, who sees no ids, learns what the teacher says, which is the model itself with ids in sight, as far as
+users differ:
 
 .. math:: \hat y(u, \mathrm{unknown}, a_i) - \mathrm{mean}_{u'} \ \to \ \hat y(u, i, a_i) - \mathrm{mean}_{u'}
 

@@ -14,9 +14,7 @@ _LARGEST_LR = 3e38  # float32 has no larger numbers
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    loss: Annotated[
-        str, Setting("the objective", search=Choice(("squared", "logistic", "bpr", "softmax")))
-    ] = "squared"
+    loss: Annotated[str, Setting("the objective", search=Choice(("squared", "logistic", "bpr", "softmax")))] = "squared"
     optimiser: Annotated[str, Setting("adam, adagrad or sgd, by rows of the table")] = "adam"
     lr: Annotated[float, Setting("learning rate", above=0, below=_LARGEST_LR, search=Real(1e-4, 3e-2))] = 3e-3
     weight_decay: Annotated[
@@ -26,15 +24,15 @@ class TrainingOptions:
     patience: Annotated[int, Setting("epochs without a better validation result before training stops", least=1)] = 3
     seed: Annotated[int, Setting("of weights, negatives and order", least=0, below=2**31)] = 0
     threads: Annotated[int | None, Setting("of the processor; auto takes PyTorch's number", least=1)] = None
-    engine: Annotated[
-        str, Setting("who takes the steps: compiled kernels, eager PyTorch, or auto", check=one_of(ENGINES))
-    ] = "auto"
+    engine: Annotated[str, Setting("who takes the steps: compiled kernels, eager PyTorch, or auto", check=one_of(ENGINES))] = (
+        "auto"
+    )
 
     def check_task(self, task: str, n_negatives: int, grouped: tuple[str, ...]) -> None:
         """grouped: the losses that compare a positive with its negatives."""
         if self.loss in grouped and task != "topn":
             raise OptionError(f"the loss '{self.loss}' ranks a positive above negatives, which is the task topn; use squared.")
         if self.loss == "logistic" and task == "rating":
-            raise OptionError("the loss 'logistic' separates +1 from -1; for labels of any value, the task rating, use squared.")
+            raise OptionError("the loss 'logistic' separates +1 from -1; for the labels of the task rating use squared.")
         if self.loss in grouped and n_negatives < 1:
             raise OptionError(f"the loss '{self.loss}' compares a positive with negatives; set negatives to 1 or more.")

@@ -16,7 +16,7 @@ from gmlfm.training.cold_start import ColdStartTrainer
 from gmlfm.training.engines import Engine, make_engine
 from gmlfm.training.options import TrainingOptions
 from gmlfm.training.rows import DENSE_OPTIMISERS, row_optimiser
-from gmlfm.training.sampling.batches import Batches
+from gmlfm.training.sampling.batches import Batches, RankingBatches
 from gmlfm.training.trainer import DivergedError, Observer, Trainer, under_prefix
 
 
@@ -101,7 +101,11 @@ class RowTrainer(Trainer):
     def _on_device(self) -> Any:
         """Batches on the device, where both they and the engine can be there."""
         if self._resident is None:
-            self._resident = self.engine.resident(self.batches)
+            self._resident = self.batches
+            if self.engine.takes_device_batches and isinstance(self.batches, RankingBatches):
+                from gmlfm.training.engines.resident import ResidentBatches
+
+                self._resident = ResidentBatches(self.batches, self.device)
         return self._resident
 
     def weights(self) -> dict[str, Tensor]:

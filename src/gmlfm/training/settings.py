@@ -54,7 +54,7 @@ class Settings:
             raise OptionError(f"preset is '{preset}'{did_you_mean(preset, PRESETS)}")
         of_instance = model.settings if isinstance(model, Model) else {}
         values = {**of_instance, **{ALIASES.get(name, name): value for name, value in given.items()}}
-        values = {name: _OLD_VALUES.get((name, value), value) if isinstance(value, str) else value for name, value in values.items()}
+        values |= {name: new for (name, old), new in _OLD_VALUES.items() if values.get(name) == old}
         defaults = dict(info.defaults)
         if task != "topn" and defaults.get("loss") in grouped_losses():
             defaults.pop("loss")  # a label of its own has nothing to be compared with
@@ -62,7 +62,8 @@ class Settings:
         readers = {"model": info.declared, **applicable(info)}
         for name in wanted:
             if not any(name in reader for reader in readers.values()):
-                known = sorted({*(key for reader in readers.values() for key in reader), *(ALIASES if readers["batches"] else ())})
+                names = {key for reader in readers.values() for key in reader}
+                known = sorted(names | (set(ALIASES) if readers["batches"] else set()))
                 raise OptionError(f"unknown setting '{name}' for the model '{info.name}'{did_you_mean(name, known)}")
         chosen = {
             part: convert_all(reader, {name: value for name, value in wanted.items() if name in reader})
@@ -139,7 +140,10 @@ def search_space(info: ModelInfo, task: str) -> dict[str, Space]:
 def settings_table(model: str | type[Model] | Model | None = None, task: str = "topn") -> list[dict[str, Any]]:
     """Every setting of a model for a task, or without a model what all trained models share: one line each."""
     info = None if model is None else model_info(model)
-    defaults = {} if info is None else Settings.make(info, task if task in info.tasks else info.tasks[0], {}).to_dict()["settings"]
+    defaults: dict[str, Any] = {}
+    if info is not None:
+        task = task if task in info.tasks else info.tasks[0]
+        defaults = Settings.make(info, task, {}).to_dict()["settings"]
     readers = {"training": _TRAINING, "batches": _BATCHES} if info is None else {"model": info.declared, **applicable(info)}
     space = {} if info is None else search_space(info, task)
     rows: dict[str, dict[str, Any]] = {}

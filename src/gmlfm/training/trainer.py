@@ -102,7 +102,7 @@ class Trainer(ABC):
         """What training needs beside the weights to go on exactly."""
         return {}
 
-    def load_optimiser_state(self, state: Mapping[str, Tensor]) -> None:
+    def load_optimiser_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027 - without a state, nothing to load
         """Take it up again."""
 
     def fit(self, validate: Validate | None, metric: str, observer: Observer) -> None:

@@ -15,15 +15,16 @@ import polars as pl
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.splits import SPLITS
 from gmlfm.errors import DataError, GmlfmError, OptionError, did_you_mean
+from gmlfm.evaluation.metrics import default_metric
 from gmlfm.evaluation.protocols import check_protocol
 from gmlfm.evaluation.significance import bootstrap_interval
 from gmlfm.evaluation.significance import compare as compare_queries
 from gmlfm.fitting.plan import chosen_device
 from gmlfm.models.registry import model_info
 from gmlfm.storage import write_text
-from gmlfm.training.loop import DivergedError
 from gmlfm.training.settings import Settings
-from gmlfm.tuning.study import Budget, Search, Tell, Tuned, read_stamp, tune
+from gmlfm.training.trainer import DivergedError
+from gmlfm.tuning.study import Budget, Report, Search, Tuned, read_stamp, tune
 
 Queries = dict[str, npt.NDArray[np.float64]]
 
@@ -101,7 +102,7 @@ def compare(
     *,
     threads: int | None = None,
     device: str = "auto",
-    tell: Tell | None = None,
+    report: Report | None = None,
     tested: Callable[[str, int], None] | None = None,
 ) -> Comparison:
     """Tune each model in out/studies, test the best settings with every seed into out/results, and make the table.
@@ -117,9 +118,9 @@ def compare(
     for model in plan.models:
         search = _search(data, plan, model, out, threads, device)
         try:
-            tuned = _chosen(out, model) or _choose(out, tune(search, budget, tell))
+            tuned = _chosen(out, model) or _choose(out, tune(search, budget, report))
             for seed in range(plan.seeds):
-                if not _whole(out / "results" / f"{model}-{seed}.parquet"):
+                if not _is_readable(out / "results" / f"{model}-{seed}.parquet"):
                     if tested is not None:
                         tested(model, seed)
                     _test(data, plan, tuned, seed, out, threads, device)
@@ -134,29 +135,29 @@ def compare(
 def read_comparison(data: Dataset, out: Path) -> Comparison:
     """The table from what is stored alone."""
     try:
-        held = json.loads((out / "plan.json").read_text(encoding="utf-8"))
+        stamp = json.loads((out / "plan.json").read_text(encoding="utf-8"))
         failures = json.loads((out / "failures.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{out} holds no finished comparison ({error}).") from error
-    plan = Plan(**{**held["plan"], "models": tuple(held["plan"]["models"])})
-    found = [model for model in plan.models if model not in failures]
-    if not found:
+    plan = Plan(**{**stamp["plan"], "models": tuple(stamp["plan"]["models"])})
+    tested = [model for model in plan.models if model not in failures]
+    if not tested:
         raise DataError(f"no method came to an end: {'; '.join(f'{name}: {why}' for name, why in failures.items())}")
-    queries = {model: [_read(out / "results" / f"{model}-{seed}.parquet") for seed in range(plan.seeds)] for model in found}
-    metric = "ndcg@10" if plan.task == "topn" else "squared_error"
-    lines = [_row(model, queries, _tested(out, model), metric) for model in found]
-    lines.sort(key=lambda one: -one.means["ndcg@10"] if plan.task == "topn" else one.means["rmse"])
+    queries = {model: [_read(out / "results" / f"{model}-{seed}.parquet") for seed in range(plan.seeds)] for model in tested}
+    is_topn, ndcg = plan.task == "topn", default_metric("ndcg")
+    rows = [_row(model, queries, _tested(out, model), ndcg if is_topn else "squared_error") for model in tested]
+    rows.sort(key=lambda row: -row.means[ndcg] if is_topn else row.means["rmse"])
     return Comparison(
         data.name,
         plan.task,
         plan.split,
-        plan.protocol if plan.task == "topn" else "labels",
-        "ndcg@10" if plan.task == "topn" else "rmse",
-        held["budget"],
+        plan.protocol if is_topn else "labels",
+        ndcg if is_topn else "rmse",
+        stamp["budget"],
         plan.seeds,
         plan.refit and plan.preset is None,
-        plan.preset == "paper" and plan.task == "topn",
-        tuple(lines),
+        plan.preset == "paper" and is_topn,
+        tuple(rows),
         failures,
     )
 
@@ -178,13 +179,13 @@ def _chosen(out: Path, model: str) -> Tuned | None:
 
 
 def _tested(out: Path, model: str) -> Tuned:
-    found = _chosen(out, model)
-    if found is None:
+    tuned = _chosen(out, model)
+    if tuned is None:
         raise DataError(f"{out / 'results' / f'{model}.json'} is missing; run the comparison again.")
-    return found
+    return tuned
 
 
-def _whole(path: Path) -> bool:
+def _is_readable(path: Path) -> bool:
     """A result that cannot be read is made again."""
     try:
         return pl.read_parquet(path).height > 0
@@ -198,8 +199,8 @@ def _search(data: Dataset, plan: Plan, model: str, out: Path, threads: int | Non
 
 
 def _stamp(out: Path, plan: Plan, budget: Budget, data: Dataset) -> None:
-    told = f"{budget.trials} trials" if budget.trials is not None else f"{budget.seconds:g} seconds"
-    about = {"plan": {**asdict(plan), "models": list(plan.models)}, "budget": f"{told} a method", "data": data.content_hash}
+    amount = f"{budget.trials} trials" if budget.trials is not None else f"{budget.seconds:g} seconds"
+    about = {"plan": {**asdict(plan), "models": list(plan.models)}, "budget": f"{amount} a method", "data": data.content_hash}
     path = out / "plan.json"
     if read_stamp(path) not in (None, about):
         raise OptionError(f"{out} holds another comparison (see plan.json there); choose a new folder.")
@@ -216,11 +217,11 @@ def _test(data: Dataset, plan: Plan, tuned: Tuned, seed: int, out: Path, threads
     except DivergedError:
         if not recommender.is_fitted:  # otherwise its best epoch stands
             raise
-    found = recommender.evaluate(protocol=plan.protocol)
+    evaluation = recommender.evaluate(protocol=plan.protocol)
     target = out / "results" / f"{tuned.model}-{seed}.parquet"
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_suffix(".draft")
-    pl.DataFrame(found.queries).write_parquet(draft)
+    pl.DataFrame(evaluation.queries).write_parquet(draft)
     draft.replace(target)
 
 
@@ -233,19 +234,19 @@ def _read(path: Path) -> Queries:
 
 
 def _row(model: str, queries: dict[str, list[Queries]], tuned: Tuned, metric: str) -> Row:
-    own = _mean_of_seeds(queries[model], metric)
-    low, high = bootstrap_interval(own)
-    others = {name: _mean_of_seeds(found, metric) for name, found in queries.items() if name != model}
+    values = _mean_of_seeds(queries[model], metric)
+    low, high = bootstrap_interval(values)
+    others = {name: _mean_of_seeds(by_seed, metric) for name, by_seed in queries.items() if name != model}
     sign = -1.0 if metric == "squared_error" else 1.0
     against = max(others, key=lambda name: sign * others[name].mean(), default="")
-    versus = compare_queries(own, others[against]) if against else None
-    seeds = [one[metric].mean() for one in queries[model]]
-    means = {name: float(np.mean([one[name].mean() for one in queries[model]])) for name in queries[model][0]}
+    versus = compare_queries(values, others[against]) if against else None
+    seeds = [of_seed[metric].mean() for of_seed in queries[model]]
+    means = {name: float(np.mean([of_seed[name].mean() for of_seed in queries[model]])) for name in queries[model][0]}
     difference = versus.difference if versus else 0.0
     if metric == "squared_error":
         low, high = low**0.5, high**0.5
-        difference = float(own.mean() ** 0.5 - others[against].mean() ** 0.5) if against else 0.0
-        seeds = [one**0.5 for one in seeds]
+        difference = float(values.mean() ** 0.5 - others[against].mean() ** 0.5) if against else 0.0
+        seeds = [mean**0.5 for mean in seeds]
         means = {"rmse": means["squared_error"] ** 0.5, "mae": means["absolute_error"]}
     return Row(
         model,
@@ -256,7 +257,7 @@ def _row(model: str, queries: dict[str, list[Queries]], tuned: Tuned, metric: st
         against,
         difference,
         versus.t_test if versus else 1.0,
-        tuned.validation.get("ndcg@10", tuned.validation.get("rmse", float("nan"))),
+        tuned.validation.get(default_metric("ndcg"), tuned.validation.get("rmse", float("nan"))),
         tuned.trials,
         tuned.failed,
         tuned.seconds,
@@ -265,6 +266,6 @@ def _row(model: str, queries: dict[str, list[Queries]], tuned: Tuned, metric: st
     )
 
 
-def _mean_of_seeds(found: Sequence[Queries], metric: str) -> npt.NDArray[np.float64]:
+def _mean_of_seeds(by_seed: Sequence[Queries], metric: str) -> npt.NDArray[np.float64]:
     """Each query's value, averaged over the seeds: queries are paired, seeds are not."""
-    return np.asarray(np.mean([one[metric] for one in found], axis=0))
+    return np.asarray(np.mean([queries[metric] for queries in by_seed], axis=0))

@@ -18,16 +18,16 @@ from optuna.trial import FrozenTrial, TrialState
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.splits import SPLITS
 from gmlfm.errors import DataError, GmlfmError, OptionError, did_you_mean
+from gmlfm.evaluation.metrics import default_metric
 from gmlfm.evaluation.protocols import protocol_for
 from gmlfm.fitting.plan import chosen_device
-from gmlfm.models.registry import model_info
-from gmlfm.models.spaces import Real, Space
+from gmlfm.models.settings import Real, Space
 from gmlfm.recommender import Recommender
 from gmlfm.storage import write_text
-from gmlfm.training.loop import DivergedError, EpochReport, Resumable
+from gmlfm.training.trainer import DivergedError, EpochReport, Resumable
 from gmlfm.tuning.spaces import defaults, search_space
 
-Tell = Callable[[str, int, float], None]  # what is done, trials so far, seconds so far
+Report = Callable[[str, int, float], None]  # what is done, trials so far, seconds so far
 
 
 @dataclass(frozen=True)
@@ -81,27 +81,31 @@ class Search:
 
     @property
     def metric(self) -> str:
-        return "ndcg@10" if self.task == "topn" else "rmse"
+        return default_metric("ndcg") if self.task == "topn" else "rmse"
 
     @property
     def fixed(self) -> dict[str, Any]:
         return {"seed": self.seed, **({} if self.threads is None else {"threads": self.threads})}
 
 
-def tune(search: Search, budget: Budget, tell: Tell | None = None) -> Tuned:
+def tune(search: Search, budget: Budget, report: Report | None = None) -> Tuned:
     """Search until the budget of this study, over all its processes and restarts, is spent."""
     study, space = _open(search), search_space(search.model, search.task, search.preset)
-    speak = tell or (lambda *_: None)
     while True:
-        done = [one for one in study.get_trials(deepcopy=False) if one.state in (TrialState.COMPLETE, TrialState.FAIL)]
-        spent = sum(one.user_attrs.get("seconds", 0.0) for one in done)
-        speak(search.model, len(done), spent)
-        if not budget.left(len(done), spent) or (not space and done):
+        ended = _ended_trials(study)
+        spent = sum(trial.user_attrs.get("seconds", 0.0) for trial in ended)
+        if report is not None:
+            report(search.model, len(ended), spent)
+        if not budget.left(len(ended), spent) or (not space and ended):
             break
-        if len(done) >= _HOPELESS and all(one.state == TrialState.FAIL for one in done):
+        if len(ended) >= _HOPELESS and all(trial.state == TrialState.FAIL for trial in ended):
             break
-        _one_trial(study, search, space, None if budget.seconds is None else budget.seconds - spent)
+        _run_trial(study, search, space, None if budget.seconds is None else budget.seconds - spent)
     return _summary(study, search, space)
+
+
+def _ended_trials(study: optuna.Study) -> list[FrozenTrial]:
+    return [trial for trial in study.get_trials(deepcopy=False) if trial.state in (TrialState.COMPLETE, TrialState.FAIL)]
 
 
 _HOPELESS = 3  # failures in a row from the beginning: the method cannot do these data
@@ -149,15 +153,15 @@ def read_stamp(path: Path) -> Any:
         raise DataError(f"{path} is damaged ({error}); choose a new folder.") from error
 
 
-def _one_trial(study: optuna.Study, search: Search, space: dict[str, Space], seconds: float | None) -> None:
+def _run_trial(study: optuna.Study, search: Search, space: dict[str, Space], seconds: float | None) -> None:
     number = len(study.get_trials(deepcopy=False))
     # Named by the trial, not by the process: a study that was stopped proposes what it would have proposed.
     study.sampler = optuna.samplers.TPESampler(seed=search.seed * 100_003 + number, n_startup_trials=8)
-    finished = any(one.state.is_finished() for one in study.get_trials(deepcopy=False))
-    if not finished and space:
+    is_begun = any(trial.state.is_finished() for trial in study.get_trials(deepcopy=False))
+    if not is_begun and space:
         study.enqueue_trial(defaults(search.model, search.task, space))
     trial = study.ask()
-    chosen = {name: _suggested(trial, name, one) for name, one in space.items()}
+    chosen = {name: _suggested(trial, name, choices) for name, choices in space.items()}
     started = time.perf_counter()
     clock = _Clock(seconds)
     try:
@@ -165,17 +169,17 @@ def _one_trial(study: optuna.Study, search: Search, space: dict[str, Space], sec
             search.model, search.task, preset=search.preset, device=search.device, **{**chosen, **search.fixed}
         )
         try:
-            found = _validated(recommender.fit(search.data, search.split, observer=clock), search)
+            metrics = _validated(recommender.fit(search.data, search.split, observer=clock), search)
         except DivergedError:
             if not clock.best:
                 raise
-            found = clock.best
+            metrics = clock.best
         except _OutOfTimeError:
             if not clock.best:
                 raise DataError("the budget ended before the first epoch did") from None
-            found = clock.best
+            metrics = clock.best
     except OptionError:
-        # Wrong use fails every trial alike: it is told at once, and the study stays as it was.
+        # Wrong use fails every trial alike: it is reported at once, and the study stays as it was.
         study.tell(trial, state=TrialState.PRUNED)
         raise
     except GmlfmError as error:
@@ -184,8 +188,8 @@ def _one_trial(study: optuna.Study, search: Search, space: dict[str, Space], sec
         study.tell(trial, state=TrialState.FAIL)
         return
     trial.set_user_attr("seconds", time.perf_counter() - started)
-    trial.set_user_attr("validation", found)
-    study.tell(trial, found[search.metric])
+    trial.set_user_attr("validation", metrics)
+    study.tell(trial, metrics[search.metric])
 
 
 def _suggested(trial: optuna.Trial, name: str, space: Space) -> Any:
@@ -195,23 +199,25 @@ def _suggested(trial: optuna.Trial, name: str, space: Space) -> Any:
 
 
 def _validated(recommender: Recommender, search: Search) -> dict[str, float]:
-    fitted = recommender.fitted
-    if model_info(search.model).count is None:
-        if not fitted.validation:
-            raise OptionError(f"the split '{search.split}' holds out no validation rows, so nothing can be chosen on them.")
-        return _kept(fitted.validation)
-    return _kept(recommender.evaluate(protocol=protocol_for(search.data), part="validation").metrics)
+    run = recommender.fitted
+    if len(run.split.validation) == 0:
+        raise OptionError(f"the split '{search.split}' holds out no validation rows, so nothing can be chosen on them.")
+    if run.validation:
+        return _choosing(run.validation)
+    return _choosing(recommender.evaluate(protocol=protocol_for(search.data), part="validation").metrics)
 
 
-def _kept(metrics: Mapping[str, float]) -> dict[str, float]:
-    return {name: value for name, value in metrics.items() if name in ("hr@10", "ndcg@10", "rmse", "mae")}
+def _choosing(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics by which settings are chosen and shown."""
+    names = (default_metric("hr"), default_metric("ndcg"), "rmse", "mae")
+    return {name: metrics[name] for name in names if name in metrics}
 
 
 def _summary(study: optuna.Study, search: Search, space: dict[str, Space]) -> Tuned:
-    trials = [one for one in study.get_trials(deepcopy=False) if one.state in (TrialState.COMPLETE, TrialState.FAIL)]
-    complete = [one for one in trials if one.state == TrialState.COMPLETE]
+    trials = _ended_trials(study)
+    complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
     if not complete:
-        reasons = [str(one.user_attrs.get("error", "")) for one in trials]
+        reasons = [str(trial.user_attrs.get("error", "")) for trial in trials]
         raise DataError(
             f"no trial of '{search.model}' came to an end{': ' + reasons[-1] if reasons else '; raise the budget.'}"
         )
@@ -224,8 +230,8 @@ def _summary(study: optuna.Study, search: Search, space: dict[str, Space]) -> Tu
         dict(best.user_attrs["validation"]),
         len(complete),
         len(trials) - len(complete),
-        sum(one.user_attrs.get("seconds", 0.0) for one in trials),
-        [name for name, one in space.items() if one.at_border(best.params[name])],
+        sum(trial.user_attrs.get("seconds", 0.0) for trial in trials),
+        [name for name, choices in space.items() if choices.is_at_border(best.params[name])],
     )
 
 
@@ -246,4 +252,4 @@ class _Clock:
 
     def on_epoch(self, report: EpochReport, trainer: Resumable) -> None:
         if report.best:
-            self.best = _kept(report.validation)
+            self.best = _choosing(report.validation)

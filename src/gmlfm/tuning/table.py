@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from gmlfm.evaluation.metrics import default_metric
 from gmlfm.tuning.comparison import Comparison, Row
 
 
-def headings(found: Comparison) -> list[str]:
-    main, other = ("NDCG@10", "HR@10") if found.task == "topn" else ("RMSE", "MAE")
+def _metrics(comparison: Comparison) -> tuple[str, str]:
+    return (default_metric("ndcg"), default_metric("hr")) if comparison.task == "topn" else ("rmse", "mae")
+
+
+def headings(comparison: Comparison) -> list[str]:
+    main, other = (name.upper() for name in _metrics(comparison))
     return [
         "method",
         main,
@@ -14,15 +19,15 @@ def headings(found: Comparison) -> list[str]:
         "seeds' spread",
         other,
         "against the best other",
-        f"{main} {'TEST, as published' if found.as_published else 'validation'}",
+        f"{main} {'TEST, as published' if comparison.as_published else 'validation'}",
         "trials",
         "seconds",
         "best values at a border",
     ]
 
 
-def lines(found: Comparison) -> list[list[str]]:
-    main, other = ("ndcg@10", "hr@10") if found.task == "topn" else ("rmse", "mae")
+def text_rows(comparison: Comparison) -> list[list[str]]:
+    main, other = _metrics(comparison)
     return [
         [
             row.model,
@@ -36,21 +41,21 @@ def lines(found: Comparison) -> list[list[str]]:
             f"{row.seconds:.0f}",
             ", ".join(f"{name}={_short(row.settings[name])}" for name in row.at_border) or "-",
         ]
-        for row in found.rows
+        for row in comparison.rows
     ]
 
 
-def title(found: Comparison) -> str:
-    refit = "refit on train + validation" if found.refit else "no refit"
+def title(comparison: Comparison) -> str:
+    refit = "refit on train + validation" if comparison.refit else "no refit"
     return (
-        f"{found.data}, {found.task}, {found.split}, {found.protocol}, TEST, {refit}; {found.budget}, "
-        f"mean of {found.seeds} seed{'s' if found.seeds > 1 else ''}"
+        f"{comparison.data}, {comparison.task}, {comparison.split}, {comparison.protocol}, TEST, {refit}; {comparison.budget}, "
+        f"mean of {comparison.seeds} seed{'s' if comparison.seeds > 1 else ''}"
     )
 
 
-def legend(found: Comparison) -> str:
+def legend(comparison: Comparison) -> str:
     chosen = "AS PUBLISHED: CHOICES WERE MADE ON THE TEST PART, for comparison with the paper only"
-    return f"{chosen if found.as_published else 'Choices were made on validation alone'}, {_REST}"
+    return f"{chosen if comparison.as_published else 'Choices were made on validation alone'}, {_REST}"
 
 
 _REST = (
@@ -60,11 +65,11 @@ _REST = (
 )
 
 
-def markdown(found: Comparison) -> str:
-    head = headings(found)
-    rows = ["| " + " | ".join(one) + " |" for one in (head, ["---"] * len(head), *lines(found))]
-    failures = [f"\n`{name}` could not take part: {why}" for name, why in found.failures.items()]
-    return "\n".join([f"# {title(found)}", "", *rows, "", legend(found), *failures]) + "\n"
+def markdown(comparison: Comparison) -> str:
+    head = headings(comparison)
+    rows = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *text_rows(comparison))]
+    failures = [f"\n`{name}` could not take part: {why}" for name, why in comparison.failures.items()]
+    return "\n".join([f"# {title(comparison)}", "", *rows, "", legend(comparison), *failures]) + "\n"
 
 
 def _against(row: Row) -> str:

@@ -39,9 +39,6 @@ def folder_of(name: str, data_root: str | Path | None = None) -> Path | None:
     return None
 
 
-here = folder_of  # the name that gmlfm.cli.data imports
-
-
 def locate(where: str | Path, data_root: str | Path | None = None) -> tuple[Schema, Path] | None:
     """The schema and the folder of its files, for what load_dataset would load; None for what is built in."""
     path = Path(where)

@@ -22,7 +22,7 @@ _SMALLEST_BATCH, _STEPS_PER_EPOCH, _LARGEST_BATCH = 64, 40, 4096
 _INSTANCES_AT_ONCE = 65_536  # many steps' rows are looked up together: for small steps that look-up would cost more than they
 
 _BATCH_SIZE = Setting(
-    f"instances of a step; auto is {_LARGEST_BATCH}, and less for small data, so that an epoch has some {_STEPS_PER_EPOCH} steps",
+    f"instances of a step; auto is {_LARGEST_BATCH}, or less, so that an epoch has some {_STEPS_PER_EPOCH} steps",
     least=1,
     search=Choice(("auto", 256, 1024, 16384)),
 )

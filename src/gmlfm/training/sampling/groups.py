@@ -52,7 +52,7 @@ class IdRows:
     """What training knows of ids: the unknown rows of both sides, and what had a training positive.
 
     negative_only_row: the id's missing row, which nothing else uses and scoring never sees. It takes up that items without a
-    positive are always negatives; their attributes alone would otherwise have to, and those typical of new items would come last.
+    positive are always negatives; otherwise their attributes alone would, and those typical of new items would come last.
     trained_rows: the attribute rows that some item with a positive carries. A value that none of them has would only ever be
     drawn as a negative and learn that it is never chosen: such values are left out of training, as ids are.
     first_choices: the chance that the next choice is of an item never chosen before, which is (Good and Turing) the share of
