@@ -83,12 +83,12 @@ def run(options: argparse.Namespace) -> None:
 
 
 def show(comparison: Comparison, console: Console) -> None:
-    from gmlfm.tuning.table import headings, legend, lines, title
+    from gmlfm.tuning.table import headings, legend, text_rows, title
 
     table = Table(title=title(comparison), title_justify="left", header_style="bold")
     for index, name in enumerate(headings(comparison)):
         table.add_column(name, justify="left" if index == 0 else "right", overflow="fold")
-    for row in lines(comparison):
+    for row in text_rows(comparison):
         table.add_row(*row)
     console.print(table)
     console.print(legend(comparison))
@@ -97,11 +97,11 @@ def show(comparison: Comparison, console: Console) -> None:
 
 
 def write(comparison: Comparison, out: Path) -> None:
-    from gmlfm.tuning.table import headings, legend, lines, markdown, title
+    from gmlfm.tuning.table import headings, legend, markdown, text_rows, title
 
     write_text(out / "table.md", markdown(comparison))
     report = Report(title(comparison))
-    report.table(headings(comparison), lines(comparison))
+    report.table(headings(comparison), text_rows(comparison))
     report.text(legend(comparison))
     for name, why in comparison.failures.items():
         report.text(f"{name} could not take part: {why}")

@@ -124,7 +124,8 @@ class Stage:
         recorder = _Recorder(checkpoints, curve_file, trainer.epoch, self.observer)
         validate = None if is_refit else self.plan.validator(inputs)
         trainer.fit(validate, self.plan.metric, recorder)
-        validation = next((entry["validation"] for entry in recorder.curve if entry["epoch"] == trainer.best_epoch), {})
+        by_epoch: dict[int, dict[str, float]] = {entry["epoch"]: entry["validation"] for entry in recorder.curve}
+        validation = by_epoch.get(trainer.best_epoch, {})
         protocol = self.plan.validation_protocol if validation else ""
         return FitReport(trainer.best_epoch, validation, protocol, recorder.curve, trainer.diverged)
 

@@ -69,14 +69,14 @@ class ItemCache:
             by_user = functional.embedding_bag(ids, table.contiguous(), per_sample_weights=x, mode="sum")
         chosen = self._choose(items)
         scores = chosen.self_terms.repeat(len(ids), 1)
-        for rows, x, present in chosen.columns:
-            cross = by_user.index_select(1, rows)
-            if present is not None:
-                scores.index_add_(1, present, cross if x is None else cross * x)
-            elif x is None:
+        for column in chosen.columns:
+            cross = by_user.index_select(1, column.rows)
+            if column.present is not None:
+                scores.index_add_(1, column.present, cross if column.x is None else cross * column.x)
+            elif column.x is None:
                 scores += cross
             else:
-                scores.addcmul_(cross, x)
+                scores.addcmul_(cross, column.x)
         return scores
 
     def by_vectors(self, users: Tensor, items: Ints) -> Tensor:

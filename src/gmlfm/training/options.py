@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -28,7 +29,7 @@ class TrainingOptions:
         "auto"
     )
 
-    def check_task(self, task: str, n_negatives: int, grouped: tuple[str, ...]) -> None:
+    def check_task(self, task: str, n_negatives: int, grouped: Collection[str]) -> None:
         """grouped: the losses that compare a positive with its negatives."""
         if self.loss in grouped and task != "topn":
             raise OptionError(f"the loss '{self.loss}' ranks a positive above negatives, which is the task topn; use squared.")

@@ -12,7 +12,7 @@ from gmlfm.errors import OptionError, did_you_mean
 from gmlfm.models.base import TASKS, Layout, Model
 from gmlfm.models.registry import ModelInfo, model_info
 from gmlfm.models.settings import Choice, Declared, Space, convert_all, declared_settings
-from gmlfm.training.objectives import grouped_losses, losses_for
+from gmlfm.training.objectives import GROUPED, OBJECTIVES, losses_of
 from gmlfm.training.options import TrainingOptions
 from gmlfm.training.rows import ROW_OPTIMISERS
 from gmlfm.training.sampling.batches import BatchOptions
@@ -56,7 +56,7 @@ class Settings:
         values = {**of_instance, **{ALIASES.get(name, name): value for name, value in given.items()}}
         values |= {name: new for (name, old), new in _OLD_VALUES.items() if values.get(name) == old}
         defaults = dict(info.defaults)
-        if task != "topn" and defaults.get("loss") in grouped_losses():
+        if task != "topn" and defaults.get("loss") in GROUPED:
             defaults.pop("loss")  # a label of its own has nothing to be compared with
         wanted = {**defaults, **(PRESETS[preset] if preset else {}), **values}
         readers = {"model": info.declared, **applicable(info)}
@@ -84,13 +84,13 @@ class Settings:
         return self.preset == "paper" and self.task == "topn"
 
     def _check(self) -> None:
-        losses, optimiser = losses_for(self.info.cls), self.training.optimiser
+        losses, optimiser = {**OBJECTIVES, **losses_of(self.info.cls)}, self.training.optimiser
         if self.training.loss not in losses:
             raise OptionError(f"loss is '{self.training.loss}'{did_you_mean(self.training.loss, losses)}")
         if optimiser not in ROW_OPTIMISERS:
             raise OptionError(f"optimiser is '{optimiser}'{did_you_mean(optimiser, ROW_OPTIMISERS)}")
         n_negatives = self.batches.n_negatives if self.task == "topn" else 0
-        self.training.check_task(self.task, n_negatives, grouped_losses())
+        self.training.check_task(self.task, n_negatives, GROUPED)
         if self.task == "topn" and self.batches.n_negatives == 0:
             raise OptionError("top-n needs something to rank a positive above; set negatives to 1 or more.")
 

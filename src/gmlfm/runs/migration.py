@@ -1,0 +1,29 @@
+"""Older formats of run.json, brought up to the present one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gmlfm.fitting import Refit
+
+FORMAT = 3
+
+
+def _from_2(about: dict[str, Any]) -> dict[str, Any]:
+    """Format 2 named the refit by a sentence under 'regime'. Renamed settings are aliases of Settings.make."""
+    migrated = dict(about)
+    sentence = migrated.pop("regime")
+    migrated["refit"] = next(refit.value for refit in Refit if refit.label == sentence)
+    migrated.pop("metrics", None)
+    return {**migrated, "format": 3}
+
+
+_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {2: _from_2}
+
+
+def migrate(about: dict[str, Any]) -> dict[str, Any]:
+    """Step after step; an unknown format stays as it is."""
+    while isinstance(about.get("format"), int) and about["format"] in _STEPS:
+        about = _STEPS[about["format"]](about)
+    return about
