@@ -24,8 +24,8 @@ from gmlfm.models.gradient import Attributes
 from gmlfm.models.settings import convert_all, declared_settings
 from gmlfm.training.options import TrainingOptions
 from gmlfm.training.row_trainer import RowTrainer
-from gmlfm.training.trainer import DivergedError, NullObserver
 from gmlfm.training.sampling.groups import Batch
+from gmlfm.training.trainer import DivergedError, NullObserver
 
 Floats = npt.NDArray[np.float32]
 

@@ -25,7 +25,6 @@ class Origin:
         return self.place_of(row) if self.place_of else f"{self.name} row {row + 1}"
 
 
-
 def column(table: pl.DataFrame, name: str, origin: Origin, needed_for: str) -> pl.Series:
     if name not in table.columns:
         raise SchemaError(f"{origin.name} has no column '{name}', which {needed_for} names{did_you_mean(name, table.columns)}")

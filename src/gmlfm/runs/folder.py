@@ -56,7 +56,11 @@ def save_run(run: FittedRun, folder: Path, texts: Mapping[str, str]) -> None:
             save_dataset(run.data, new / "data")
             save_split(run.split, new / "data")
             about = _about(run)
-            written = {CURVE: curve_text(run.curve), _ABOUT: json.dumps(about, indent=1, ensure_ascii=False), _CARD: _card(about)}
+            written = {
+                CURVE: curve_text(run.curve),
+                _ABOUT: json.dumps(about, indent=1, ensure_ascii=False),
+                _CARD: _card(about),
+            }
             for name, text in {**written, **texts}.items():
                 (new / name).write_text(text, encoding="utf-8")
     except SafetensorError as error:
