@@ -10,9 +10,10 @@ from torch import Tensor
 
 from gmlfm.kernels.second_order import (
     across_vectors,
+    by_pairs,
+    pair_weights,
     side_sums,
     squared_across,
-    squared_by_pairs,
     squared_distances,
     squared_factored,
 )
@@ -41,20 +42,26 @@ def definition(v: Tensor, z: Tensor, x: Tensor, h: Tensor) -> Tensor:
     return result
 
 
+def squared_by_pairs(v: Tensor, z: Tensor, x: Tensor, h: Tensor) -> Tensor:
+    """As GML-FM puts it together."""
+    scaled = v * x.unsqueeze(-1)
+    return by_pairs(pair_weights(scaled, scaled, h), squared_distances(z, z))
+
+
 @pytest.mark.parametrize("form", [squared_by_pairs, squared_factored])
 @given(size=sizes)
 def test_each_form_is_the_double_sum_with_its_gradient(form: object, size: tuple[int, int, int, int]) -> None:
     assert callable(form)
-    inputs = [one.requires_grad_() for one in draw(*size)]
-    again = [one.detach().clone().requires_grad_() for one in inputs]
-    fast, slow = form(*inputs), definition(*again)
+    inputs = [tensor.requires_grad_() for tensor in draw(*size)]
+    copies = [tensor.detach().clone().requires_grad_() for tensor in inputs]
+    fast, slow = form(*inputs), definition(*copies)
     torch.testing.assert_close(fast, slow, rtol=1e-10, atol=1e-10)
     fast.square().sum().backward()
     if slow.requires_grad:  # one attribute alone makes no pair
         slow.square().sum().backward()
-    for one, other in zip(inputs, again, strict=True):
-        expected = torch.zeros_like(one) if other.grad is None else other.grad
-        torch.testing.assert_close(one.grad, expected, rtol=1e-9, atol=1e-9)
+    for tensor, copied in zip(inputs, copies, strict=True):
+        expected = torch.zeros_like(tensor) if copied.grad is None else copied.grad
+        torch.testing.assert_close(tensor.grad, expected, rtol=1e-9, atol=1e-9)
 
 
 @given(sizes, st.integers(0, 7))
@@ -77,9 +84,9 @@ def test_the_released_expression_is_another_function() -> None:
 
     def released(v: Tensor, z: Tensor) -> Tensor:
         norms = (z * z).sum(-1, keepdim=True)
-        first = (v.sum(1) * h * (v * norms).sum(1)).sum()
-        second = sum((h * v[0, j] * z[0, i]).sum() * (z[0, j] @ v[0, i]) for i in range(4) for j in range(4))
-        return first - second
+        norm_term = (v.sum(1) * h * (v * norms).sum(1)).sum()
+        product_term = sum((h * v[0, j] * z[0, i]).sum() * (z[0, j] @ v[0, i]) for i in range(4) for j in range(4))
+        return norm_term - product_term
 
     assert abs(float(released(v, z) - definition(v, z, x, h)[0])) > 0.1
     torch.testing.assert_close(released(v, v), definition(v, v, x, h)[0])

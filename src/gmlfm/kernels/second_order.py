@@ -20,10 +20,10 @@ def pair_weights(left: Tensor, right: Tensor, h: Tensor) -> Tensor:
 
 def squared_distances(left: Tensor, right: Tensor) -> Tensor:
     """|a_i - b_j|^2 for all pairs, by the Gram matrix: (..., F, K), (..., G, K) -> (..., F, G)."""
-    own = (left * left).sum(-1, keepdim=True)
-    other = (right * right).sum(-1).unsqueeze(-2)
+    left_norms = (left * left).sum(-1, keepdim=True)
+    right_norms = (right * right).sum(-1).unsqueeze(-2)
     products = left @ right.transpose(-1, -2)
-    return torch.add(own + other, products, alpha=-2.0)
+    return torch.add(left_norms + right_norms, products, alpha=-2.0)
 
 
 def by_pairs(weights: Tensor, distances: Tensor) -> Tensor:
@@ -33,12 +33,6 @@ def by_pairs(weights: Tensor, distances: Tensor) -> Tensor:
     """
     products = weights * distances
     return 0.5 * (products.sum((-1, -2)) - products.diagonal(dim1=-2, dim2=-1).sum(-1))
-
-
-def squared_by_pairs(v: Tensor, z: Tensor, x: Tensor, h: Tensor) -> Tensor:
-    """The term for the squared Euclidean distance in z, by pairs."""
-    scaled = v * x.unsqueeze(-1)
-    return by_pairs(pair_weights(scaled, scaled, h), squared_distances(z, z))
 
 
 class SideSums(NamedTuple):

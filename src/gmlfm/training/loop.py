@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -17,13 +16,12 @@ from gmlfm.errors import GmlfmError, OptionError, did_you_mean
 from gmlfm.models.base import GradientModel
 from gmlfm.training.best import BestWeights
 from gmlfm.training.cold_start import ColdStartTrainer
-from gmlfm.training.engines.eager import ReferenceSteps, Steps
+from gmlfm.training.engines import Engine, engine_named, make_engine
 from gmlfm.training.objectives import GROUPED, OBJECTIVES
 from gmlfm.training.rows import DENSE_OPTIMISERS, row_optimiser
 from gmlfm.training.sampling.batches import Batches, RankingBatches
 
 _LARGEST_LR = 3e38  # float32 has no larger numbers
-ENGINES = ("auto", "compiled", "reference")
 Validate = Callable[[GradientModel, Tensor], Mapping[str, float]]
 
 
@@ -35,7 +33,7 @@ class DivergedError(GmlfmError):
 class TrainingOptions:
     """epochs is the most there may be; patience the epochs without a better validation result before stopping.
 
-    engine: 'compiled' kernels or the 'reference', torch operation by operation; 'auto' compiles where it can.
+    engine: 'compiled' kernels, or 'eager', PyTorch operation by operation; 'auto' compiles where it can.
     """
 
     loss: str = "squared"
@@ -49,8 +47,7 @@ class TrainingOptions:
     engine: str = "auto"
 
     def check(self, task: str, n_negatives: int) -> None:
-        if self.engine not in ENGINES:
-            raise OptionError(f"engine is '{self.engine}'{did_you_mean(self.engine, ENGINES)}")
+        engine_named(self.engine)
         if self.loss not in OBJECTIVES:
             raise OptionError(f"loss is '{self.loss}'{did_you_mean(self.loss, OBJECTIVES)}")
         if self.loss in GROUPED and task != "topn":
@@ -125,7 +122,7 @@ class Trainer:
         self.best_epoch = 0
         self.best = BestWeights()
         self.diverged = ""
-        self._steps: Steps | None = None
+        self._steps: Engine | None = None
         self._batches: tuple[Batches, Any] | None = None
 
     def fit(self, batches: Batches, validate: Validate | None, metric: str, observer: Observer) -> None:
@@ -192,39 +189,15 @@ class Trainer:
                 f"the loss became {loss} in epoch {self.epoch + 1}, {kept}; lower lr (now {self.options.lr:g})."
             )
 
-    def steps(self) -> Steps:
-        """Whoever takes this model's steps here: compiled kernels where there are some, else torch operation by operation."""
+    def steps(self) -> Engine:
+        """The engine that takes this model's steps: compiled kernels where there are some, else PyTorch."""
         if self._steps is None:
-            self._steps = self._fast_steps() or ReferenceSteps(
-                self.model, self.rows, self.dense, self.options.loss, self._field_of_row
-            )
+            self._steps = make_engine(self.model, self.rows, self.dense, self.options, self._field_of_row)
         return self._steps
-
-    def _fast_steps(self) -> Steps | None:
-        engine = self.options.engine
-        if engine == "reference":
-            return None
-        if self.device.type == "cpu":
-            from gmlfm.training.engines import cpu
-
-            reason = cpu.cannot(self.model)
-            if not reason:
-                return cpu.compiled_steps(self.model, self.rows, self.dense, self.options)
-        else:
-            reason = "there is no Triton here"
-            if importlib.util.find_spec("triton"):
-                from gmlfm.training.engines import cuda
-
-                reason = cuda.cannot(self.model)
-                if not reason:
-                    return cuda.DeviceSteps(self.model, self.rows, self.dense, self.options)
-        if engine == "compiled":
-            raise OptionError(f"engine is 'compiled', but {reason}; use auto or reference.")
-        return None
 
     def _resident(self, batches: Batches) -> Any:
         """Batches on the device, where both they and the steps can be there."""
-        if self.device.type == "cpu" or not isinstance(batches, RankingBatches) or isinstance(self.steps(), ReferenceSteps):
+        if not isinstance(batches, RankingBatches) or not self.steps().takes_device_batches:
             return batches
         from gmlfm.training.engines.resident import ResidentBatches
 

@@ -20,7 +20,7 @@ class Distinct:
         self._place = np.zeros(n_rows, np.int32)
 
     def __call__(self, ids: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        """The distinct ids, in the order of their last places, and each id's place among them."""
+        """The distinct ids, in the order of their last places, and the place of each id among them."""
         places = np.arange(len(ids), dtype=np.int32)
         self._place[ids] = places
         distinct = ids[self._place[ids] == places]
@@ -28,14 +28,14 @@ class Distinct:
         return distinct, self._place[ids]
 
 
-class Everything:
-    """Instead of the distinct rows: all of them, each at its own place, for a model that needs the whole table."""
+class AllRows:
+    """Instead of the distinct rows all of them, in order, for a model that needs the whole table."""
 
     def __init__(self, n_rows: int) -> None:
-        self._all = np.arange(n_rows, dtype=np.int32)
+        self._rows = np.arange(n_rows, dtype=np.int32)
 
     def __call__(self, ids: npt.NDArray[np.int32]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-        return self._all, ids
+        return self._rows, ids
 
 
 class RowOptimiser(ABC):
@@ -48,8 +48,8 @@ class RowOptimiser(ABC):
     def step(self, rows: Tensor, values: Tensor, gradient: Tensor) -> None:
         """rows: (U,) int64, distinct; values, gradient: (U, width), the rows as they were gathered."""
         change = self.change(rows, gradient)
-        kept = values * (1.0 - self.lr * self.weight_decay) if self.weight_decay else values
-        self.table.index_copy_(0, rows, kept - self.lr * change)
+        decayed = values * (1.0 - self.lr * self.weight_decay) if self.weight_decay else values
+        self.table.index_copy_(0, rows, decayed - self.lr * change)
 
     @abstractmethod
     def change(self, rows: Tensor, gradient: Tensor) -> Tensor:
@@ -70,21 +70,21 @@ class RowAdam(RowOptimiser):
 
     def __init__(self, table: Tensor, lr: float, weight_decay: float = 0.0) -> None:
         super().__init__(table, lr, weight_decay)
-        self.first, self.second = torch.zeros_like(table), torch.zeros_like(table)
+        self.first_moment, self.second_moment = torch.zeros_like(table), torch.zeros_like(table)
         self.count = torch.zeros(len(table), 1, dtype=table.dtype, device=table.device)
 
     def change(self, rows: Tensor, gradient: Tensor) -> Tensor:
-        first = self.first[rows].lerp_(gradient, 0.1)
-        second = self.second[rows].mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+        first_moment = self.first_moment[rows].lerp_(gradient, 0.1)
+        second_moment = self.second_moment[rows].mul_(0.999).addcmul_(gradient, gradient, value=0.001)
         count = self.count[rows].add_(1.0)
-        self.first.index_copy_(0, rows, first)
-        self.second.index_copy_(0, rows, second)
+        self.first_moment.index_copy_(0, rows, first_moment)
+        self.second_moment.index_copy_(0, rows, second_moment)
         self.count.index_copy_(0, rows, count)
-        scale = (second / (1.0 - 0.999**count)).sqrt_().add_(1e-8)
-        return first / (1.0 - 0.9**count) / scale
+        scale = (second_moment / (1.0 - 0.999**count)).sqrt_().add_(1e-8)
+        return first_moment / (1.0 - 0.9**count) / scale
 
     def state(self) -> dict[str, Tensor]:
-        return {"first": self.first, "second": self.second, "count": self.count}
+        return {"first": self.first_moment, "second": self.second_moment, "count": self.count}
 
 
 class RowAdagrad(RowOptimiser):
@@ -117,6 +117,18 @@ DENSE_OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adagrad": torch.optim.Adagrad,
     "sgd": torch.optim.SGD,
 }
+
+
+def register_optimiser(
+    name: str, row_optimiser: type[RowOptimiser], dense_optimiser: Callable[..., torch.optim.Optimizer]
+) -> None:
+    """Make an optimiser known by name: one for the table's rows, and one (parameters, lr=...) for the dense parameters."""
+    if name in ROW_OPTIMISERS:
+        raise OptionError(
+            f"an optimiser '{name}' is registered already; choose another name: "
+            f"register_optimiser('my-{name}', MyRows, torch.optim.SGD)."
+        )
+    ROW_OPTIMISERS[name], DENSE_OPTIMISERS[name] = row_optimiser, dense_optimiser
 
 
 def row_optimiser(name: str, table: Tensor, lr: float, weight_decay: float) -> RowOptimiser:

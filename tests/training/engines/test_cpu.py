@@ -1,44 +1,46 @@
-"""Compiled steps against the reference in float64: the same parameters and moments from the same state."""
+"""The engine on a CPU against the eager one in float64: the same parameters and moments from the same state."""
 
 from __future__ import annotations
 
 import copy
-import logging
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from gmlfm.errors import DataError, OptionError
+from gmlfm.errors import DataError
 from gmlfm.models.base import GradientModel
 from gmlfm.models.fm import FM
 from gmlfm.models.gmlfm import GMLFM
 from gmlfm.models.mf import MF
-from gmlfm.models.nfm import NFM
 from gmlfm.models.transfm import TransFM
-from gmlfm.training.engines.cpu import cannot, compiled_steps
-from gmlfm.training.engines.eager import ReferenceSteps
+from gmlfm.training.engines.cpu import CpuEngine, cpu_engine
+from gmlfm.training.engines.eager import EagerEngine
 from gmlfm.training.loop import Trainer, TrainingOptions
 from gmlfm.training.sampling.groups import Batch
 from tests.training.engines.twins import GML, N_ROWS, batch_of, in_double, largest_difference, started
 
 
+def engine_of(trainer: Trainer) -> CpuEngine:
+    spec = trainer.model.kernel_spec()
+    assert spec is not None
+    return cpu_engine(spec, trainer.rows, trainer.dense, trainer.options)
+
+
 def differences(model: GradientModel, options: TrainingOptions, batch: Batch, size: int) -> tuple[float, float]:
-    """The largest relative difference to the float64 reference, losses included, after one step; and after three more in one
+    """The largest relative difference to eager steps in float64, losses included, after one step; and after three more in one
     call, in which Adam makes rounding larger."""
     trainer = started(model, options)
     exact = in_double(trainer)
-    steps = ReferenceSteps(exact.model, exact.rows, exact.dense, options.loss)
-    fast = compiled_steps(trainer.model, trainer.rows, trainer.dense, options)
-    first = next(batch.steps(size))
-    ((found, _),) = fast.run(first, size)
-    after_one = max(abs(found / steps.step(first) - 1), largest_difference(trainer, exact))
-    later = batch_of(3 * size - 1, batch.user_ids.shape[1], *batch.item_ids.shape[1:], seed=3)
-    expected = np.average([steps.step(part) for part in later.steps(size)], weights=[size, size, size - 1])
-    ((found, _),) = fast.run(later, size)
+    eager, engine = EagerEngine(exact.model, exact.rows, exact.dense, options.loss), engine_of(trainer)
+    first_batch = next(batch.steps(size))
+    ((loss, _),) = engine.run(first_batch, size)
+    after_first = max(abs(loss / eager.step(first_batch) - 1), largest_difference(trainer, exact))
+    later_batch = batch_of(3 * size - 1, batch.user_ids.shape[1], *batch.item_ids.shape[1:], seed=3)
+    expected = np.average([eager.step(step) for step in later_batch.steps(size)], weights=[size, size, size - 1])
+    ((loss, _),) = engine.run(later_batch, size)
     # Losses to a tenth of what moments may differ by.
-    return after_one, max(10 * abs(found / expected - 1), largest_difference(trainer, exact))
+    return after_first, max(10 * abs(loss / expected - 1), largest_difference(trainer, exact))
 
 
 @pytest.mark.parametrize("name", GML)
@@ -46,9 +48,9 @@ def differences(model: GradientModel, options: TrainingOptions, batch: Batch, si
 def test_gml_fm(name: str, threads: int) -> None:
     torch.manual_seed(1)
     options = TrainingOptions(lr=1e-2, threads=threads)
-    one, more = differences(GMLFM(**{"k": 9, "v_scale": 0.5, **GML[name]}), options, batch_of(37, 3, 4, 2), 10)
-    assert one < 1e-5
-    assert more < 1e-3
+    after_first, later = differences(GMLFM(**{"k": 9, "v_scale": 0.5, **GML[name]}), options, batch_of(37, 3, 4, 2), 10)
+    assert after_first < 1e-5
+    assert later < 1e-3
 
 
 @pytest.mark.parametrize(
@@ -63,11 +65,11 @@ def test_gml_fm(name: str, threads: int) -> None:
 )
 @pytest.mark.parametrize("threads", [1, 2])
 def test_models_of_sums(model: GradientModel, threads: int) -> None:
-    # MF's reference gives rows that it does not use a step of their momentum; in real data such rows have none.
+    # MF's eager engine gives rows that it does not use a step of their momentum; in real data such rows have none.
     batch = batch_of(37, 1, 4, 1) if isinstance(model, MF) else batch_of(37, 3, 4, 2)
-    one, more = differences(copy.deepcopy(model), TrainingOptions(lr=1e-2, threads=threads), batch, 10)
-    assert one < 1e-5
-    assert more < 1e-3
+    after_first, later = differences(copy.deepcopy(model), TrainingOptions(lr=1e-2, threads=threads), batch, 10)
+    assert after_first < 1e-5
+    assert later < 1e-3
 
 
 def test_matrix_factorization_looks_at_ids_alone() -> None:
@@ -85,21 +87,20 @@ def test_matrix_factorization_looks_at_ids_alone() -> None:
 def test_every_objective(loss: str, weighted: bool, kind: str) -> None:
     torch.manual_seed(1)
     model: GradientModel = GMLFM(6, **GML["recommended"], v_scale=0.7) if kind == "gml" else FM(6, v_scale=0.7)
-    one, more = differences(model, TrainingOptions(loss=loss, lr=1e-2), batch_of(21, 2, 5, 3, weighted=weighted), 8)
-    assert one < 1e-5
-    assert more < 1e-3
+    after_first, later = differences(model, TrainingOptions(loss=loss, lr=1e-2), batch_of(21, 2, 5, 3, weighted=weighted), 8)
+    assert after_first < 1e-5
+    assert later < 1e-3
 
 
 def test_some_steps_by_another_objective_than_the_rest() -> None:
     trainer, batch = started(FM(5, v_scale=0.5), TrainingOptions(loss="softmax")), batch_of(20, 3, 4, 2)
     batch.labels[:] = np.linspace(-0.7, 0.4, batch.labels.size).reshape(batch.labels.shape)
     exact = in_double(trainer)
-    steps = ReferenceSteps(exact.model, exact.rows, exact.dense, "softmax")
-    fast = compiled_steps(trainer.model, trainer.rows, trainer.dense, trainer.options)
+    eager, engine = EagerEngine(exact.model, exact.rows, exact.dense, "softmax"), engine_of(trainer)
     for name in ("squared", None):
-        ((found, _),) = fast.run(batch, 20, name)
-        ((expected, _),) = steps.run(batch, 20, name)
-        assert found == pytest.approx(expected, rel=1e-5)
+        ((loss, _),) = engine.run(batch, 20, name)
+        ((expected, _),) = eager.run(batch, 20, name)
+        assert loss == pytest.approx(expected, rel=1e-5)
     assert largest_difference(trainer, exact) < 1e-3
 
 
@@ -109,14 +110,14 @@ def test_some_steps_by_another_objective_than_the_rest() -> None:
 def test_every_optimiser(optimiser: str, weight_decay: float, kind: str) -> None:
     torch.manual_seed(1)
     model: GradientModel = GMLFM(6, **GML["recommended"], v_scale=0.7) if kind == "gml" else TransFM(6, v_scale=0.7)
-    one, more = differences(
+    after_first, later = differences(
         model,
         TrainingOptions(optimiser=optimiser, lr=1e-4 if optimiser == "sgd" else 1e-2, weight_decay=weight_decay),
         batch_of(21, 2, 3, 3),
         8,
     )
-    assert one < 1e-5
-    assert more < 1e-3
+    assert after_first < 1e-5
+    assert later < 1e-3
 
 
 @pytest.mark.parametrize(
@@ -126,9 +127,9 @@ def test_every_optimiser(optimiser: str, weight_decay: float, kind: str) -> None
 def test_sides_of_any_width(user_width: int, item_width: int, group: int, kind: str) -> None:
     torch.manual_seed(1)
     model: GradientModel = {"gml": GMLFM(5, **GML["dnn"]), "fm": FM(5, v_scale=0.3), "transfm": TransFM(5, v_scale=0.1)}[kind]
-    one, more = differences(model, TrainingOptions(lr=1e-3), batch_of(11, user_width, group, item_width), 4)
-    assert one < 1e-5
-    assert more < 1e-3
+    after_first, later = differences(model, TrainingOptions(lr=1e-3), batch_of(11, user_width, group, item_width), 4)
+    assert after_first < 1e-5
+    assert later < 1e-3
 
 
 @pytest.mark.parametrize("kind", ["gml", "fm", "transfm"])
@@ -136,46 +137,46 @@ def test_five_hundred_attributes(kind: str) -> None:
     torch.manual_seed(1)
     model: GradientModel = {"gml": GMLFM(5, **GML["dnn"]), "fm": FM(5, v_scale=0.3), "transfm": TransFM(5, v_scale=0.1)}[kind]
     # A hundred thousand pairs are summed in float32.
-    one, more = differences(model, TrainingOptions(lr=1e-3), batch_of(5, 1, 1, 500), 4)
-    assert one < 1e-3
-    assert more < 1e-3
+    after_first, later = differences(model, TrainingOptions(lr=1e-3), batch_of(5, 1, 1, 500), 4)
+    assert after_first < 1e-3
+    assert later < 1e-3
 
 
 def test_rows_without_any_attribute_learn_the_bias_alone() -> None:
     batch = batch_of(6, 2, 2, 2)
-    nothing = Batch(
-        *(np.zeros_like(one) for one in (batch.user_ids, batch.user_x, batch.item_ids, batch.item_x)),
+    empty = Batch(
+        *(np.zeros_like(array) for array in (batch.user_ids, batch.user_x, batch.item_ids, batch.item_x)),
         batch.labels,
         None,
     )
     trainer = Trainer(FM(4), N_ROWS, TrainingOptions(optimiser="sgd", lr=0.1))
     before = trainer.table.clone()
-    list(compiled_steps(trainer.model, trainer.rows, trainer.dense, trainer.options).run(nothing, 6))
+    list(engine_of(trainer).run(empty, 6))
     assert torch.equal(trainer.table, before)
-    assert float(trainer.model.bias.detach()) == 0.0  # one positive, one negative: their slopes cancel
-    nothing.labels[:] = 1.0
-    list(compiled_steps(trainer.model, trainer.rows, trainer.dense, trainer.options).run(nothing, 6))
+    assert float(trainer.model.bias.detach()) == 0.0  # one positive, one negative: their gradients cancel
+    empty.labels[:] = 1.0
+    list(engine_of(trainer).run(empty, 6))
     assert float(trainer.model.bias.detach()) == pytest.approx(0.2)
 
 
 def test_the_same_threads_give_the_same_numbers() -> None:
-    found = []
+    states = []
     for _ in range(2):
         torch.manual_seed(1)
         trainer = Trainer(GMLFM(8, **GML["recommended"]), N_ROWS, TrainingOptions(threads=2))
-        list(compiled_steps(trainer.model, trainer.rows, trainer.dense, trainer.options).run(batch_of(64, 3, 5, 2), 16))
-        found.append(trainer.state()[0])
-    assert all(torch.equal(one, found[1][name]) for name, one in found[0].items())
+        list(engine_of(trainer).run(batch_of(64, 3, 5, 2), 16))
+        states.append(trainer.state()[0])
+    assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())
 
 
 def test_a_loss_that_is_no_number_changes_nothing() -> None:
     trainer = started(GMLFM(6, **GML["recommended"]), TrainingOptions())
     batch = batch_of(20, 3, 3, 2)
     trainer.table[int(batch.user_ids[0, 0])] = float("inf")
-    before = {name: one.clone() for name, one in trainer.state()[0].items()}
-    (loss, _), *_ = compiled_steps(trainer.model, trainer.rows, trainer.dense, trainer.options).run(batch, 8)
+    before = {name: tensor.clone() for name, tensor in trainer.state()[0].items()}
+    (loss, _), *_ = engine_of(trainer).run(batch, 8)
     assert np.isnan(loss)
-    assert all(torch.equal(one, before[name]) for name, one in trainer.state()[0].items() if "step" not in name)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in trainer.state()[0].items() if "step" not in name)
 
 
 def test_a_row_outside_the_table_is_refused() -> None:
@@ -183,64 +184,4 @@ def test_a_row_outside_the_table_is_refused() -> None:
     batch = batch_of(6, 2, 2, 2)
     batch.item_ids[3, 1, 0] = N_ROWS
     with pytest.raises(DataError, match="a batch names row 40; the table has 40"):
-        list(compiled_steps(trainer.model, trainer.rows, trainer.dense, trainer.options).run(batch, 6))
-
-
-def test_what_has_no_compiled_steps_says_so() -> None:
-    assert cannot(GMLFM(4)) == ""
-    for model, reason in (
-        (GMLFM(4, distance="manhattan"), "only the squared distance"),
-        (GMLFM(4, weight=False), "only the squared distance"),
-        (GMLFM(4, layers=2, dropout=0.5), "dropout"),
-        (GMLFM(4, form="factored"), "factored form"),
-        (NFM(4), "NFM has no compiled steps"),
-    ):
-        assert reason in cannot(model)
-        trainer = Trainer(model, N_ROWS, TrainingOptions(engine="compiled"))
-        with pytest.raises(OptionError, match="engine is 'compiled', but"):
-            trainer.steps()
-
-
-def test_the_first_call_says_that_it_compiles_and_a_cached_one_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    from gmlfm.kernels.cpu import jit, losses
-
-    monkeypatch.setenv("GMLFM_KERNEL_CACHE", str(tmp_path))
-    jit._cache.cache_clear()
-    try:
-        told = []
-        for _ in range(2):
-            kernel = jit.compiled(losses.soft_plus.py_func)
-            caplog.clear()
-            with caplog.at_level(logging.WARNING, "gmlfm"):
-                jit.tell_if_compiling(kernel)
-            told.append(caplog.text)
-            assert kernel(np.float32(0.0)) == pytest.approx(np.log(2.0))
-        assert "compiling the training kernels for this machine, about half a minute, once" in told[0]
-        assert told[1] == ""
-    finally:
-        jit._cache.cache_clear()
-
-
-def test_without_a_place_to_keep_compiled_code_it_says_so(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    from gmlfm.kernels.cpu import jit
-
-    blocked = tmp_path_factory.mktemp("cache") / "file"
-    blocked.write_text("not a folder")
-    monkeypatch.setenv("GMLFM_KERNEL_CACHE", str(blocked))
-    jit._cache.cache_clear()
-    try:
-
-        @jit.compiled
-        def double(x: float) -> float:
-            return x + x
-
-        with caplog.at_level(logging.WARNING, "gmlfm"):
-            jit.tell_if_compiling(double)
-        assert "cannot be written, so again next time" in caplog.text
-        assert double(2.0) == 4.0
-    finally:
-        jit._cache.cache_clear()
+        list(engine_of(trainer).run(batch, 6))

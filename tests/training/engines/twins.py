@@ -1,4 +1,4 @@
-"""Small batches and trainers that are held against a float64 twin."""
+"""Small batches and trainers that are compared with a float64 twin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from gmlfm.models.base import GradientModel
-from gmlfm.training.engines.eager import ReferenceSteps
+from gmlfm.training.engines.eager import EagerEngine
 from gmlfm.training.loop import Trainer, TrainingOptions
 from gmlfm.training.sampling.groups import Batch
 
@@ -37,7 +37,7 @@ def started(model: GradientModel, options: TrainingOptions) -> Trainer:
     """A trainer in the middle of its work: parameters and moments that are not at zero."""
     trainer = Trainer(model, N_ROWS, options)
     for batch in batch_of(24, 3, 3, 2, seed=7).steps(8):
-        ReferenceSteps(trainer.model, trainer.rows, trainer.dense, "squared").step(batch)
+        EagerEngine(trainer.model, trainer.rows, trainer.dense, "squared").step(batch)
     return trainer
 
 
@@ -45,24 +45,26 @@ def in_double(trainer: Trainer) -> Trainer:
     twin = Trainer(copy.deepcopy(trainer.model).double(), N_ROWS, trainer.options)
     twin.table = trainer.table.double()
     twin.rows = type(trainer.rows)(twin.table, trainer.options.lr, trainer.options.weight_decay)
-    for name, one in twin.rows.state().items():
-        one.copy_(trainer.rows.state()[name])
+    for name, tensor in twin.rows.state().items():
+        tensor.copy_(trainer.rows.state()[name])
     twin.dense.load_state_dict(copy.deepcopy(trainer.dense.state_dict()))
     return twin
 
 
-def apart(one: torch.Tensor, other: torch.Tensor) -> float:
-    return float((one.double() - other).norm() / other.norm().clamp_min(1e-12))
+def relative_difference(tensor: torch.Tensor, exact: torch.Tensor) -> float:
+    return float((tensor.double() - exact).norm() / exact.norm().clamp_min(1e-12))
 
 
 def largest_difference(trainer: Trainer, exact: Trainer) -> float:
     """Of any parameter or moment, relative to its size."""
     tensors, _ = trainer.state()
-    right, _ = exact.state()
-    assert tensors.keys() == right.keys()
-    # Row 0 is padding, which some count and some do not.
-    parts = {name: slice(1, None) if name == "rows.count" else ... for name in right}
-    return max(apart(tensors[name].cpu()[parts[name]], one[parts[name]]) for name, one in right.items())
+    exact_tensors, _ = exact.state()
+    assert tensors.keys() == exact_tensors.keys()
+    # Row 0 is padding, whose updates some engines count and some do not.
+    spans = {name: slice(1, None) if name == "rows.count" else ... for name in exact_tensors}
+    return max(
+        relative_difference(tensors[name].cpu()[spans[name]], tensor[spans[name]]) for name, tensor in exact_tensors.items()
+    )
 
 
 GML = {

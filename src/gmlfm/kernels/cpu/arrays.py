@@ -1,4 +1,4 @@
-"""What the kernels are handed, by name."""
+"""The arguments of the kernels, by name."""
 
 from __future__ import annotations
 
@@ -23,36 +23,37 @@ class Groups(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The table (n, width), what the optimiser keeps of it, and which slot a row has in the step at hand (-1: none).
+    """The table (n, width), the optimiser's state of it, and the slot of each row in the present step (-1: none).
 
-    first, second: (n, width), updates: (n, 1); with one row where the optimiser keeps no such thing.
+    first_moment, second_moment: (n, width), updates: (n, 1); with one row where the optimiser has no such state.
     """
 
     table: Floats
-    first: Floats
-    second: Floats
+    first_moment: Floats
+    second_moment: Floats
     updates: Floats
     slot: Ints
 
 
 class Dense(NamedTuple):
-    """All dense parameters in one line, (1, P), with what the optimiser keeps of them; updates: (1, 1)."""
+    """All dense parameters packed in one row, (1, P), with the optimiser's state of them; updates: (1, 1)."""
 
     values: Floats
-    first: Floats
-    second: Floats
+    first_moment: Floats
+    second_moment: Floats
     updates: Floats
 
 
 class Rule(NamedTuple):
-    """optimiser: as rows.update numbers them; objective: as losses.group_loss does.
+    """optimiser, loss: as gmlfm.kernels.codes numbers them.
 
-    fading_first, fading_second: 1 / (1 - 0.9^c) and 1 / (1 - 0.999^c) for c updates, to where they are 1.
+    first_correction, second_correction: Adam's bias correction, 1 / (1 - 0.9^c) and 1 / (1 - 0.999^c) for c updates, to where
+    they are 1.
     """
 
     optimiser: int
-    objective: int
+    loss: int
     lr: Any
     weight_decay: Any
-    fading_first: Floats
-    fading_second: Floats
+    first_correction: Floats
+    second_correction: Floats

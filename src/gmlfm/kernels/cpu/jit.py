@@ -28,21 +28,16 @@ _log = logging.getLogger("gmlfm")
 
 
 def compiled(function: Function) -> Function:
-    """One thread's work."""
+    """One thread's work. Small functions are inlined by LLVM: numba's own inline="always" would change the order of sums."""
     return _jit(function, parallel=False)
 
 
-def inlined(function: Function) -> Function:
-    """A few lines of the innermost loops, which as calls would cost half as much again."""
-    return _jit(function, parallel=False, inline="always")
-
-
 def threaded(function: Function) -> Function:
-    """Loops over lanes run at the same time."""
+    """Loops over threads (prange) run at the same time."""
     return _jit(function, parallel=True)
 
 
-def tell_if_compiling(kernel: Callable[..., Any]) -> None:
+def warn_if_compiling(kernel: Callable[..., Any]) -> None:
     """Compiling takes half a minute: whoever waits should know why, and that it is once only."""
     dispatcher: Any = kernel
     if dispatcher.signatures:
@@ -54,29 +49,28 @@ def tell_if_compiling(kernel: Callable[..., Any]) -> None:
         _log.warning("compiling the training kernels for this machine, about half a minute, once")
 
 
-def _jit(function: Function, *, parallel: bool, inline: str = "never") -> Function:
-    folder, before = _cache(), _config.CACHE_DIR
+def _jit(function: Function, *, parallel: bool) -> Function:
+    folder, configured = _cache(), _config.CACHE_DIR
     _config.CACHE_DIR = str(folder or "")
     try:
-        made: Any = numba.njit(cache=folder is not None, fastmath=_RELAXED, error_model="numpy", nogil=True, parallel=parallel)(
-            function
-        )
+        make: Any = numba.njit(cache=folder is not None, fastmath=_RELAXED, error_model="numpy", nogil=True, parallel=parallel)
+        dispatcher: Function = make(function)
     finally:
-        _config.CACHE_DIR = before
-    result: Function = made
-    return result
+        _config.CACHE_DIR = configured
+    return dispatcher
 
 
 def _root() -> Path:
-    given = os.environ.get("GMLFM_KERNEL_CACHE")
-    return Path(given) if given else cache_folder() / "kernels"
+    folder = os.environ.get("GMLFM_KERNEL_CACHE")
+    return Path(folder) if folder else cache_folder() / "kernels"
 
 
 @functools.cache
 def _cache() -> Path | None:
     """The folder, or None where nothing can be written."""
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    name = hashlib.sha256(b"".join(one.read_bytes() for one in sources) + numba.__version__.encode()).hexdigest()[:16]
+    kernels = Path(__file__).parent
+    sources = [kernels.parent / "codes.py", *sorted(kernels.glob("*.py"))]
+    name = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + numba.__version__.encode()).hexdigest()[:16]
     folder = _root() / name
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Objectives on one group: the loss and its slope at each score. The same as gmlfm.training.objectives, by hand."""
+"""Losses of one group and their gradients at each score. The twin of gmlfm.training.objectives, differentiated by hand."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gmlfm.kernels.codes import BPR, LOGISTIC, SOFTMAX, SQUARED
 from gmlfm.kernels.cpu.arrays import Floats, Groups
 from gmlfm.kernels.cpu.jit import compiled
 
@@ -26,51 +27,51 @@ def sigmoid(x: Any) -> Any:
 
 
 @compiled
-def group_loss(objective: int, scores: Floats, labels: Floats, at: int, slopes: Floats) -> Any:
-    """The sum over the group's terms; slopes are its derivatives; labels: row `at`. 0 squared, 1 logistic, 2 bpr, 3 softmax."""
+def group_loss(loss: int, scores: Floats, labels: Floats, group: int, score_grads: Floats) -> Any:
+    """The sum over the terms of a group, whose labels are a row of these; score_grads become its derivatives."""
     size = scores.size
     total = np.float32(0.0)
-    if objective == 0:
+    if loss == SQUARED:
         for g in range(size):
-            off = scores[g] - labels[at, g]
+            off = scores[g] - labels[group, g]
             total += off * off
-            slopes[g] = off + off
-    elif objective == 1:
+            score_grads[g] = off + off
+    elif loss == LOGISTIC:
         for g in range(size):
-            margin = -labels[at, g] * scores[g]
+            margin = -labels[group, g] * scores[g]
             total += soft_plus(margin)
-            slopes[g] = -labels[at, g] * sigmoid(margin)
-    elif objective == 2:
-        slopes[0] = np.float32(0.0)
+            score_grads[g] = -labels[group, g] * sigmoid(margin)
+    elif loss == BPR:
+        score_grads[0] = np.float32(0.0)
         for g in range(1, size):
             margin = scores[g] - scores[0]
             total += soft_plus(margin)
-            slopes[g] = sigmoid(margin)
-            slopes[0] -= slopes[g]
+            score_grads[g] = sigmoid(margin)
+            score_grads[0] -= score_grads[g]
     else:
         highest = scores[0]
         for g in range(1, size):
             highest = max(highest, scores[g])
-        together = np.float32(0.0)
+        normaliser = np.float32(0.0)
         for g in range(size):
-            slopes[g] = np.float32(math.exp(scores[g] - highest))
-            together += slopes[g]
-        total = np.float32(math.log(together)) + highest - scores[0]
+            score_grads[g] = np.float32(math.exp(scores[g] - highest))
+            normaliser += score_grads[g]
+        total = np.float32(math.log(normaliser)) + highest - scores[0]
         for g in range(size):
-            slopes[g] /= together
-        slopes[0] -= _ONE
+            score_grads[g] /= normaliser
+        score_grads[0] -= _ONE
     return total
 
 
 @compiled
-def share_of_one(objective: int, groups: Groups, start: int, stop: int) -> Any:
-    """What one term of weight 1 counts in the mean over the groups start to stop."""
+def term_share(loss: int, groups: Groups, start: int, stop: int) -> Any:
+    """The share of one term of weight 1 in the mean over the groups start to stop."""
     size = groups.labels.shape[1]
-    terms = size - 1 if objective == 2 else 1 if objective == 3 else size
+    terms = size - 1 if loss == BPR else 1 if loss == SOFTMAX else size
     weight = np.float32(0.0)
     if groups.weights.size:
-        for at in range(start, stop):
-            weight += groups.weights[at]
+        for group in range(start, stop):
+            weight += groups.weights[group]
     else:
         weight = np.float32(stop - start)
     return _ONE / (weight * np.float32(terms))

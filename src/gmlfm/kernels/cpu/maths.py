@@ -10,18 +10,19 @@ from typing import Any
 
 import numpy as np
 
+from gmlfm.kernels.codes import RELU, SIGMOID, TANH
 from gmlfm.kernels.cpu.arrays import Floats, Ints
-from gmlfm.kernels.cpu.jit import inlined
+from gmlfm.kernels.cpu.jit import compiled
 
 _ZERO, _ONE, _HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
 _NEARLY_ONE = np.float32(9.0)
 # x P(x^2) / Q(x^2), fitted to tanh up to 9, where it is 1 in float32; at most 2e-8 off, before rounding.
-_P1, _P2, _P3, _P4 = (np.float32(one) for one in (0.13381027, 0.0034955894, 2.06091e-05, 1.3354685e-08))
-_Q1, _Q2, _Q3, _Q4 = (np.float32(one) for one in (0.46714342, 0.025876988, 0.00032856368, 7.7765685e-07))
+_P1, _P2, _P3, _P4 = (np.float32(p) for p in (0.13381027, 0.0034955894, 2.06091e-05, 1.3354685e-08))
+_Q1, _Q2, _Q3, _Q4 = (np.float32(q) for q in (0.46714342, 0.025876988, 0.00032856368, 7.7765685e-07))
 _SMALLEST, _LARGEST_INVERSE = np.float32(1e-12), np.float32(1e6)
 
 
-@inlined
+@compiled
 def tanh(x: Any) -> Any:
     """By a fraction of polynomials: no call and one division, so that loops over it become vector loops."""
     y = min(max(x, -_NEARLY_ONE), _NEARLY_ONE)
@@ -30,66 +31,66 @@ def tanh(x: Any) -> Any:
     return y * above / (_ONE + y2 * (_Q1 + y2 * (_Q2 + y2 * (_Q3 + y2 * _Q4))))
 
 
-@inlined
-def activate(kind: int, rows: Floats, at: int) -> None:
-    """0 identity, 1 tanh, 2 relu, 3 sigmoid."""
-    if kind == 1:
+@compiled
+def activate(activation: int, rows: Floats, i: int) -> None:
+    """Row i, in place."""
+    if activation == TANH:
         for k in range(rows.shape[1]):
-            rows[at, k] = tanh(rows[at, k])
-    elif kind == 2:
+            rows[i, k] = tanh(rows[i, k])
+    elif activation == RELU:
         for k in range(rows.shape[1]):
-            rows[at, k] = max(rows[at, k], _ZERO)
-    elif kind == 3:
+            rows[i, k] = max(rows[i, k], _ZERO)
+    elif activation == SIGMOID:
         for k in range(rows.shape[1]):
-            rows[at, k] = _HALF + _HALF * tanh(_HALF * rows[at, k])
+            rows[i, k] = _HALF + _HALF * tanh(_HALF * rows[i, k])
 
 
-@inlined
-def through_activation(kind: int, out: Floats, at: int, gradient: Floats, to: int) -> None:
-    """The gradient of what went in, from that of what came out, in place."""
-    if kind == 1:
+@compiled
+def through_activation(activation: int, out: Floats, i: int, gradient: Floats, j: int) -> None:
+    """The gradient (row j) at what went in, from that at what came out (row i of out), in place."""
+    if activation == TANH:
         for k in range(out.shape[1]):
-            gradient[to, k] *= _ONE - out[at, k] * out[at, k]
-    elif kind == 2:
+            gradient[j, k] *= _ONE - out[i, k] * out[i, k]
+    elif activation == RELU:
         for k in range(out.shape[1]):
-            gradient[to, k] = gradient[to, k] if out[at, k] > 0 else _ZERO
-    elif kind == 3:
+            gradient[j, k] = gradient[j, k] if out[i, k] > 0 else _ZERO
+    elif activation == SIGMOID:
         for k in range(out.shape[1]):
-            gradient[to, k] *= out[at, k] * (_ONE - out[at, k])
+            gradient[j, k] *= out[i, k] * (_ONE - out[i, k])
 
 
-@inlined
-def to_unit_length(source: Floats, target: Floats, at: int) -> Any:
+@compiled
+def to_unit_length(source: Floats, target: Floats, i: int) -> Any:
     """target = source / |source|; returns 1 / |source|, negative for a vector so short that it is only scaled."""
     squares = _ZERO
     for k in range(source.shape[1]):
-        squares += source[at, k] * source[at, k]
+        squares += source[i, k] * source[i, k]
     short = squares <= _SMALLEST
     inverse = _LARGEST_INVERSE if short else _ONE / np.sqrt(squares)
     for k in range(source.shape[1]):
-        target[at, k] = source[at, k] * inverse
+        target[i, k] = source[i, k] * inverse
     return -inverse if short else inverse
 
 
-@inlined
-def through_unit_length(unit: Floats, at: int, inverse: Any, gradient: Floats, to: int) -> None:
-    """The gradient of the vector from that of its unit form, in place."""
+@compiled
+def through_unit_length(unit: Floats, i: int, inverse: Any, gradient: Floats, j: int) -> None:
+    """The gradient at the vector from that at its unit form, in place."""
     along = _ZERO
     if inverse > 0:
         for k in range(unit.shape[1]):
-            along += unit[at, k] * gradient[to, k]
+            along += unit[i, k] * gradient[j, k]
     size = abs(inverse)
     for k in range(unit.shape[1]):
-        gradient[to, k] = size * (gradient[to, k] - along * unit[at, k])
+        gradient[j, k] = size * (gradient[j, k] - along * unit[i, k])
 
 
-@inlined
-def clear(target: Floats, to: int) -> None:
+@compiled
+def clear(target: Floats, i: int) -> None:
     for k in range(target.shape[1]):
-        target[to, k] = _ZERO
+        target[i, k] = _ZERO
 
 
-@inlined
+@compiled
 def dot(left: Floats, i: int, right: Floats, j: int) -> Any:
     total = _ZERO
     for k in range(left.shape[1]):
@@ -97,40 +98,40 @@ def dot(left: Floats, i: int, right: Floats, j: int) -> Any:
     return total
 
 
-@inlined
-def add_scaled(target: Floats, to: int, scale: Any, source: Floats, at: int) -> None:
+@compiled
+def add_scaled(target: Floats, i: int, scale: Any, source: Floats, j: int) -> None:
     for k in range(target.shape[1]):
-        target[to, k] += scale * source[at, k]
+        target[i, k] += scale * source[j, k]
 
 
-@inlined
-def add_difference(target: Floats, to: int, scale: Any, source: Floats, at: int, less: int) -> None:
+@compiled
+def add_difference(target: Floats, i: int, scale: Any, source: Floats, j: int, less: int) -> None:
     for k in range(target.shape[1]):
-        target[to, k] += scale * (source[at, k] - source[less, k])
+        target[i, k] += scale * (source[j, k] - source[less, k])
 
 
-@inlined
-def add_four(target: Floats, to: int, scales: Any, source: Floats, at: Any) -> None:
+@compiled
+def add_four(target: Floats, i: int, scales: Any, source: Floats, rows: Any) -> None:
     """Four rows of the source, each times its scale."""
     a, b, c, d = scales
-    one, two, three, four = at
+    p, q, r, s = rows
     for k in range(target.shape[1]):
-        target[to, k] += a * source[one, k] + b * source[two, k] + c * source[three, k] + d * source[four, k]
+        target[i, k] += a * source[p, k] + b * source[q, k] + c * source[r, k] + d * source[s, k]
 
 
-@inlined
-def four_dots(line: Floats, at: int, others: Floats, first: int) -> Any:
-    """The products of a row with the four rows of others from `first` on."""
+@compiled
+def four_dots(left: Floats, i: int, right: Floats, j: int) -> Any:
+    """The products of row i with the four rows of right from j on."""
     a, b, c, d = _ZERO, _ZERO, _ZERO, _ZERO
-    for k in range(line.shape[1]):
-        x = line[at, k]
-        a += x * others[first, k]
-        b += x * others[first + 1, k]
-        c += x * others[first + 2, k]
-        d += x * others[first + 3, k]
+    for k in range(left.shape[1]):
+        x = left[i, k]
+        a += x * right[j, k]
+        b += x * right[j + 1, k]
+        c += x * right[j + 2, k]
+        d += x * right[j + 3, k]
     return a, b, c, d
 
 
-@inlined
-def four_ints(source: Ints, at: int) -> Any:
-    return source[at], source[at + 1], source[at + 2], source[at + 3]
+@compiled
+def four_ints(source: Ints, i: int) -> Any:
+    return source[i], source[i + 1], source[i + 2], source[i + 3]

@@ -6,88 +6,89 @@ from typing import Any
 
 import numpy as np
 
+from gmlfm.kernels.codes import ADAGRAD, ADAM, SGD
 from gmlfm.kernels.cpu.arrays import Dense, Floats, Groups, Ints, Rows, Rule
 from gmlfm.kernels.cpu.jit import compiled
 
 _ONE = np.float32(1.0)
-_KEPT, _NEW = np.float32(0.9), np.float32(0.1)
-_KEPT_SQUARES, _NEW_SQUARES = np.float32(0.999), np.float32(0.001)
+_BETA_1, _NEW_1 = np.float32(0.9), np.float32(0.1)
+_BETA_2, _NEW_2 = np.float32(0.999), np.float32(0.001)
 _ADAM_EPSILON, _ADAGRAD_EPSILON = np.float32(1e-8), np.float32(1e-10)
 
 
 @compiled
-def give_slots(groups: Groups, start: int, stop: int, slot: Ints, rows: Ints, user_side: Ints, item_side: Ints) -> int:
-    """Number the distinct rows of the groups start to stop; rows: slot -> row; user_side, item_side: slot of each attribute."""
-    found = 0
-    for at in range(start, stop):
+def assign_slots(groups: Groups, start: int, stop: int, slot: Ints, rows: Ints, user_slots: Ints, item_slots: Ints) -> int:
+    """Number the distinct rows of the groups start to stop; rows: slot -> row; user_slots, item_slots: of each attribute."""
+    n_distinct = 0
+    for group in range(start, stop):
         for f in range(groups.user_ids.shape[1]):
-            row = groups.user_ids[at, f]
+            row = groups.user_ids[group, f]
             if slot[row] < 0:
-                slot[row] = found
-                rows[found] = row
-                found += 1
-            user_side[at - start, f] = slot[row]
+                slot[row] = n_distinct
+                rows[n_distinct] = row
+                n_distinct += 1
+            user_slots[group - start, f] = slot[row]
         for g in range(groups.item_ids.shape[1]):
             for f in range(groups.item_ids.shape[2]):
-                row = groups.item_ids[at, g, f]
+                row = groups.item_ids[group, g, f]
                 if slot[row] < 0:
-                    slot[row] = found
-                    rows[found] = row
-                    found += 1
-                item_side[at - start, g, f] = slot[row]
-    return found
+                    slot[row] = n_distinct
+                    rows[n_distinct] = row
+                    n_distinct += 1
+                item_slots[group - start, g, f] = slot[row]
+    return n_distinct
 
 
 @compiled
-def take_slots_back(slot: Ints, rows: Ints, found: int) -> None:
-    for at in range(found):
-        slot[rows[at]] = -1
+def release_slots(slot: Ints, rows: Ints, n_distinct: int) -> None:
+    for place in range(n_distinct):
+        slot[rows[place]] = -1
 
 
 @compiled
 def update(
     rule: Rule,
     values: Floats,
-    first: Floats,
-    second: Floats,
+    first_moment: Floats,
+    second_moment: Floats,
     updates: Floats,
     row: int,
     gradients: Floats,
-    at: int,
+    i: int,
     weight_decay: Any,
 ) -> None:
-    """A row against row `at` of the gradients; updates: how often so far; optimiser: 0 sgd, 1 adagrad, 2 adam."""
+    """Update a row by row i of the gradients; updates: how many there were of each row."""
     lr = rule.lr
     if weight_decay > 0:
         for k in range(values.shape[1]):
             values[row, k] *= _ONE - lr * weight_decay
-    if rule.optimiser == 0:
+    if rule.optimiser == SGD:
         for k in range(values.shape[1]):
-            values[row, k] -= lr * gradients[at, k]
-    elif rule.optimiser == 1:
+            values[row, k] -= lr * gradients[i, k]
+    elif rule.optimiser == ADAGRAD:
         for k in range(values.shape[1]):
-            first[row, k] += gradients[at, k] * gradients[at, k]
-            values[row, k] -= lr * gradients[at, k] / (np.sqrt(first[row, k]) + _ADAGRAD_EPSILON)
+            first_moment[row, k] += gradients[i, k] * gradients[i, k]
+            values[row, k] -= lr * gradients[i, k] / (np.sqrt(first_moment[row, k]) + _ADAGRAD_EPSILON)
     else:
         updates[row, 0] += _ONE
-        times = min(int(updates[row, 0]), rule.fading_first.size - 1)
-        step, scale = lr * rule.fading_first[times], rule.fading_second[times]
+        count = min(int(updates[row, 0]), rule.first_correction.size - 1)
+        step, scale = lr * rule.first_correction[count], rule.second_correction[count]
         for k in range(values.shape[1]):
-            one = gradients[at, k]
-            mean = _KEPT * first[row, k] + _NEW * one
-            square = _KEPT_SQUARES * second[row, k] + _NEW_SQUARES * one * one
-            first[row, k], second[row, k] = mean, square
+            gradient = gradients[i, k]
+            mean = _BETA_1 * first_moment[row, k] + _NEW_1 * gradient
+            square = _BETA_2 * second_moment[row, k] + _NEW_2 * gradient * gradient
+            first_moment[row, k], second_moment[row, k] = mean, square
             values[row, k] -= step * mean / (np.sqrt(square * scale) + _ADAM_EPSILON)
 
 
 @compiled
-def update_row(rule: Rule, rows: Rows, row: int, gradients: Floats, at: int) -> None:
-    update(rule, rows.table, rows.first, rows.second, rows.updates, row, gradients, at, rule.weight_decay)
+def update_row(rule: Rule, rows: Rows, row: int, gradients: Floats, i: int) -> None:
+    update(rule, rows.table, rows.first_moment, rows.second_moment, rows.updates, row, gradients, i, rule.weight_decay)
 
 
 @compiled
 def update_dense(rule: Rule, dense: Dense, gradients: Floats) -> None:
-    """By the first row of the gradients."""
-    if rule.optimiser != 2:
+    """By the first row of the gradients, without weight decay."""
+    if rule.optimiser != ADAM:
         dense.updates[0, 0] += _ONE  # Adam counts by itself
-    update(rule, dense.values, dense.first, dense.second, dense.updates, 0, gradients, 0, np.float32(0.0))
+    update(rule, dense.values, dense.first_moment, dense.second_moment, dense.updates, 0, gradients, 0, np.float32(0.0))

@@ -1,82 +1,33 @@
-"""Steps of models whose rows go into scores as they are: FM, matrix factorization and TransFM."""
+"""Groups of models whose rows go into scores as they are: FM and matrix factorization (fm.py), TransFM (transfm.py)."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numba import prange
 
-from gmlfm.kernels.cpu.arrays import Dense, Floats, Groups, Ints, Rows, Rule
-from gmlfm.kernels.cpu.fm import walk_fm
-from gmlfm.kernels.cpu.jit import compiled, threaded
-from gmlfm.kernels.cpu.losses import share_of_one
+from gmlfm.kernels.cpu import fm, transfm
+from gmlfm.kernels.cpu.arrays import Floats, Groups, Rows, Rule
+from gmlfm.kernels.cpu.jit import compiled
+from gmlfm.kernels.cpu.losses import group_loss
 from gmlfm.kernels.cpu.maths import add_scaled
-from gmlfm.kernels.cpu.rows import give_slots, take_slots_back, update_dense, update_row
-from gmlfm.kernels.cpu.transfm import walk_transfm
+from gmlfm.kernels.cpu.rows import update_row
+from gmlfm.kernels.cpu.sums_arrays import GroupSums, SumsShape, SumsWork
 
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 
 
-class Shape(NamedTuple):
-    """translated: TransFM, rows (w, v, t); otherwise an FM, rows (w, v). biased: the linear weights count.
-
-    user_decay, item_decay: PMF's L2 of each instance's factors. The dense parameters' line holds the global bias alone.
-    """
-
-    k: int
-    translated: bool
-    biased: bool
-    user_decay: Any
-    item_decay: Any
-
-
-class Work(NamedTuple):
-    """Room for one step of at most U distinct rows, as (U, width), and for each lane their gradients."""
-
-    rows: Ints
-    user_side: Ints
-    item_side: Ints
-    values: Floats
-    gradients: Floats
-    bias_gradients: Floats
-    losses: Floats
-
-
-@threaded
-def run_steps(
-    shape: Shape, rule: Rule, groups: Groups, size: int, rows: Rows, dense: Dense, work: Work, lanes: int, losses: Floats
-) -> None:
-    """Steps of `size` groups each, through all of them; losses: one a step. A loss that is no number ends the run."""
-    n_groups = groups.labels.shape[0]
-    for at in range(losses.size):
-        start, stop = at * size, min((at + 1) * size, n_groups)
-        found = give_slots(groups, start, stop, rows.slot, work.rows, work.user_side, work.item_side)
-        share, n = share_of_one(rule.objective, groups, start, stop), stop - start
-        for slot in range(found):
-            for k in range(work.values.shape[1]):
-                work.values[slot, k] = rows.table[work.rows[slot], k]
-        for lane in prange(lanes):
-            begin, end = n * lane // lanes, n * (lane + 1) // lanes
-            walk_groups(shape, rule, groups, share, start, n, begin, end, dense.values[0, 0], work, found, lane)
-        loss = _ZERO
-        for lane in range(lanes):
-            loss += work.losses[lane]
-        losses[at] = loss
-        if np.isfinite(loss):
-            for lane in prange(lanes):
-                finish_rows(rule, rows, work, found * lane // lanes, found * (lane + 1) // lanes, lanes)
-            for lane in range(1, lanes):
-                work.bias_gradients[0, 0] += work.bias_gradients[lane, 0]
-            update_dense(rule, dense, work.bias_gradients)
-        take_slots_back(rows.slot, work.rows, found)
-        if not np.isfinite(loss):
-            break
+@compiled
+def gather_rows(table: Floats, work: SumsWork, begin: int, end: int) -> None:
+    """The rows of the slots begin to end, side by side."""
+    for slot in range(begin, end):
+        for k in range(work.values.shape[1]):
+            work.values[slot, k] = table[work.rows[slot], k]
 
 
 @compiled
-def walk_groups(
-    shape: Shape,
+def walk_sums(
+    shape: SumsShape,
     rule: Rule,
     groups: Groups,
     share: Any,
@@ -85,44 +36,50 @@ def walk_groups(
     begin: int,
     end: int,
     bias: Any,
-    work: Work,
-    found: int,
-    lane: int,
+    work: SumsWork,
+    n_distinct: int,
+    thread: int,
 ) -> None:
-    """One lane's groups: begin to end of the n that this step has from start on."""
-    gradients = work.gradients[lane]
-    gradients[:found] = _ZERO
-    if shape.translated:
-        loss, slope = walk_transfm(
-            shape.k, rule, groups, share, start, begin, end, bias, work.values, work.user_side, work.item_side, gradients
-        )
-    else:
-        loss, slope = walk_fm(
-            shape.k,
-            shape.biased,
-            shape.user_decay / np.float32(n),
-            shape.item_decay / np.float32(n * groups.labels.shape[1]),
-            rule,
-            groups,
-            share,
-            start,
-            begin,
-            end,
-            bias,
-            work.values,
-            work.user_side,
-            work.item_side,
-            gradients,
-        )
-    work.losses[lane], work.bias_gradients[lane, 0] = loss, slope
+    """Scores, loss and gradients of the groups begin to end of the n that this step has from start on."""
+    row_grads, k, size, user_width = work.row_grads[thread], shape.k, groups.labels.shape[1], groups.user_x.shape[1]
+    row_grads[:n_distinct] = _ZERO
+    user_x, user_slots = groups.user_x.reshape(-1, 1, user_width), work.user_slots.reshape(-1, 1, user_width)
+    state = GroupSums(
+        np.empty((1 + size, k), np.float32),
+        np.empty((1 + size, k), np.float32),
+        np.empty(size, np.float32),
+        np.empty(size, np.float32),
+        np.empty(size, np.float32),
+        np.empty(size, np.float32),
+    )
+    user_l2, item_l2 = shape.user_l2 / np.float32(n), shape.item_l2 / np.float32(n * size)
+    total, bias_grad, user_amount = _ZERO, _ZERO, _ZERO
+    for place in range(begin, end):
+        group = start + place
+        user, item = (user_slots, user_x), (work.item_slots, groups.item_x)
+        if shape.translated:
+            user_amount = transfm.score_group(k, bias, user, item, place, group, work.values, state)
+        else:
+            fm.score_group(shape.linear, bias, user, item, place, group, work.values, state)
+        scale = share * groups.weights[group] if groups.weights.size else share
+        total += scale * group_loss(rule.loss, state.scores, groups.labels, group, state.score_grads)
+        if shape.translated:
+            bias_grad += transfm.group_back(k, scale, user_amount, user, item, place, group, work.values, state, row_grads)
+        else:
+            total, grad_sum = fm.group_back(
+                shape.linear, user_l2, item_l2, total, scale, user, item, place, group, work.values, state, row_grads
+            )
+            bias_grad += grad_sum
+    work.losses[thread], work.dense_grads[thread, 0] = total, bias_grad
 
 
 @compiled
-def finish_rows(rule: Rule, rows: Rows, work: Work, begin: int, end: int, lanes: int) -> None:
-    together = work.gradients[0]
-    for other in range(1, lanes):
-        theirs = work.gradients[other]
+def finish_rows(rule: Rule, rows: Rows, work: SumsWork, begin: int, end: int, n_threads: int) -> None:
+    """The slots begin to end: their gradients summed over threads, and the rows updated."""
+    row_grads = work.row_grads[0]
+    for other in range(1, n_threads):
+        other_grads = work.row_grads[other]
         for slot in range(begin, end):
-            add_scaled(together, slot, _ONE, theirs, slot)
+            add_scaled(row_grads, slot, _ONE, other_grads, slot)
     for slot in range(begin, end):
-        update_row(rule, rows, work.rows[slot], together, slot)
+        update_row(rule, rows, work.rows[slot], row_grads, slot)

@@ -2,8 +2,9 @@ r"""TransFM's groups, forward and backward.
 
 .. math:: \sum_{i<j} \|a_i - v_j\|^2 \, x_i x_j, \quad a_i = v_i + t_i
 
-Pairs within a side one by one; pairs across by sums, since every attribute of the user comes before every one of the item:
-x-weighted sums of |a|^2, of 1 and of a on her side, of 1, |v|^2 and v on its side.
+Pairs within a side one by one; pairs across by sums, since every user attribute comes before every item attribute: x-weighted
+sums of |a|^2, of 1 and of a on the user side, of 1, |v|^2 and v on the item side. A side is a pair of slots and values:
+slots[place, g] with values xs[group, g].
 """
 
 from __future__ import annotations
@@ -12,145 +13,103 @@ from typing import Any
 
 import numpy as np
 
-from gmlfm.kernels.cpu.arrays import Floats, Groups, Ints, Rule
-from gmlfm.kernels.cpu.jit import compiled, inlined
-from gmlfm.kernels.cpu.losses import group_loss
+from gmlfm.kernels.cpu.arrays import Floats
+from gmlfm.kernels.cpu.jit import compiled
 from gmlfm.kernels.cpu.maths import add_scaled, clear, dot
+from gmlfm.kernels.cpu.sums_arrays import GroupSums
 
 _ZERO, _TWO = np.float32(0.0), np.float32(2.0)
 
 
 @compiled
-def walk_transfm(
-    k: int,
-    rule: Rule,
-    groups: Groups,
-    share: Any,
-    start: int,
-    begin: int,
-    end: int,
-    bias: Any,
-    values: Floats,
-    user_side: Ints,
-    item_side: Ints,
-    gradients: Floats,
-) -> Any:
-    """The groups begin to end, counted from start: their loss, and its slope at the global bias; those at rows are added up."""
-    size, user_width, item_width = groups.labels.shape[1], groups.user_x.shape[1], groups.item_x.shape[2]
-    user_x = groups.user_x.reshape(-1, 1, user_width)
-    of_user_side = user_side.reshape(-1, 1, user_width)
-    # Row 0 is the user's, then the items': sums of x times the points, and the slopes at them.
-    sums, back = np.empty((1 + size, k), np.float32), np.empty((1 + size, k), np.float32)
-    squares, amounts = np.empty(size, np.float32), np.empty(size, np.float32)
-    scores, slopes = np.empty(size, np.float32), np.empty(size, np.float32)
-    total, slope_total = _ZERO, _ZERO
-    for at in range(begin, end):
-        here = start + at
-        own, user_squares, user_amount = side(k, of_user_side, at, 0, user_x, here, user_width, values, sums, 0, True)
-        for g in range(size):
-            item, squares[g], amounts[g] = side(
-                k, item_side, at, g, groups.item_x, here, item_width, values, sums, 1 + g, False
-            )
-            across = user_squares * amounts[g] + user_amount * squares[g] - _TWO * dot(sums, 0, sums, 1 + g)
-            scores[g] = bias + own + item + across
-        scale = share * groups.weights[here] if groups.weights.size else share
-        total += scale * group_loss(rule.objective, scores, groups.labels, here, slopes)
-        slope_sum, at_squares = _ZERO, _ZERO
-        clear(back, 0)
-        for g in range(size):
-            slope = slopes[g] * scale
-            slope_sum += slope
-            at_squares += slope * amounts[g]
-            add_scaled(back, 0, -_TWO * slope, sums, 1 + g)
-            clear(back, 1 + g)
-            add_scaled(back, 1 + g, -_TWO * slope, sums, 0)
-            side_back(
-                k, slope, slope * user_amount, back, 1 + g, item_side, at, g, groups.item_x, here, item_width, values,
-                gradients, False,
-            )  # fmt: skip
-        side_back(k, slope_sum, at_squares, back, 0, of_user_side, at, 0, user_x, here, user_width, values, gradients, True)
-        slope_total += slope_sum
-    return total, slope_total
+def score_group(k: int, bias: Any, user: Any, item: Any, place: int, group: int, values: Floats, state: GroupSums) -> Any:
+    """Returns the user side's sum of x, which the way back needs."""
+    sums, squares, amounts, scores = state.sums, state.squares, state.amounts, state.scores
+    user_terms, user_squares, user_amount = side(k, user, place, group, 0, values, sums, 0, True)
+    for g in range(scores.size):
+        item_terms, squares[g], amounts[g] = side(k, item, place, group, g, values, sums, 1 + g, False)
+        across = user_squares * amounts[g] + user_amount * squares[g] - _TWO * dot(sums, 0, sums, 1 + g)
+        scores[g] = bias + user_terms + item_terms + across
+    return user_amount
 
 
-@inlined
-def side(
-    k: int,
-    slots: Ints,
-    at: int,
-    g: int,
-    xs: Floats,
-    here: int,
-    n: int,
-    values: Floats,
-    sums: Floats,
-    to: int,
-    starting: bool,
-) -> Any:
-    """A side's linear and within terms, and its sums: of x |.|^2, of x, and in row `to` of x times the points.
+@compiled
+def group_back(
+    k: int, scale: Any, user_amount: Any, user: Any, item: Any, place: int, group: int, values: Floats, state: GroupSums,
+    row_grads: Floats,
+) -> Any:  # fmt: skip
+    """Adds the gradients of the rows; returns that at the global bias."""
+    sums, sum_grads, amounts, score_grads = state.sums, state.sum_grads, state.amounts, state.score_grads
+    grad_sum, squares_grad = _ZERO, _ZERO
+    clear(sum_grads, 0)
+    for g in range(score_grads.size):
+        score_grad = score_grads[g] * scale
+        grad_sum += score_grad
+        squares_grad += score_grad * amounts[g]
+        add_scaled(sum_grads, 0, -_TWO * score_grad, sums, 1 + g)
+        clear(sum_grads, 1 + g)
+        add_scaled(sum_grads, 1 + g, -_TWO * score_grad, sums, 0)
+        side_back(k, score_grad, score_grad * user_amount, sum_grads, 1 + g, item, place, group, g, values, row_grads, False)
+    side_back(k, grad_sum, squares_grad, sum_grads, 0, user, place, group, 0, values, row_grads, True)
+    return grad_sum
 
-    starting: the points are the a; otherwise the v.
+
+@compiled
+def side(k: int, attributes: Any, place: int, group: int, g: int, values: Floats, sums: Floats, row: int, is_user: bool) -> Any:
+    """A side's linear and within terms, and its sums: of x |.|^2, of x, and in a row of `sums` of x times the points.
+
+    The points are the a of a user, the v of an item.
     """
-    clear(sums, to)
-    own, squares, amount = _ZERO, _ZERO, _ZERO
-    for j in range(n):
-        x, slot = xs[here, g, j], slots[at, g, j]
+    slots, xs = attributes
+    clear(sums, row)
+    terms, squares, amount = _ZERO, _ZERO, _ZERO
+    for j in range(xs.shape[2]):
+        x, slot = xs[group, g, j], slots[place, g, j]
         if x == 0:
             continue
-        own += x * values[slot, 0]
+        terms += x * values[slot, 0]
         amount += x
         square = _ZERO
         for d in range(k):
-            point = values[slot, 1 + d] + values[slot, 1 + k + d] if starting else values[slot, 1 + d]
+            point = values[slot, 1 + d] + values[slot, 1 + k + d] if is_user else values[slot, 1 + d]
             square += point * point
-            sums[to, d] += x * point
+            sums[row, d] += x * point
         squares += x * square
         for i in range(j):
-            other = slots[at, g, i]
-            if xs[here, g, i] != 0:
-                apart = _ZERO
+            other = slots[place, g, i]
+            if xs[group, g, i] != 0:
+                distance = _ZERO
                 for d in range(k):
                     off = values[other, 1 + d] + values[other, 1 + k + d] - values[slot, 1 + d]
-                    apart += off * off
-                own += xs[here, g, i] * x * apart
-    return own, squares, amount
+                    distance += off * off
+                terms += xs[group, g, i] * x * distance
+    return terms, squares, amount
 
 
-@inlined
+@compiled
 def side_back(
-    k: int,
-    slope: Any,
-    at_squares: Any,
-    back: Floats,
-    of: int,
-    slots: Ints,
-    at: int,
-    g: int,
-    xs: Floats,
-    here: int,
-    n: int,
-    values: Floats,
-    gradients: Floats,
-    starting: bool,
-) -> None:
-    """at_squares, row `of` of back: the slopes at the side's sums of x |.|^2 and of x times the points."""
-    for j in range(n):
-        x, slot = xs[here, g, j], slots[at, g, j]
+    k: int, score_grad: Any, squares_grad: Any, sum_grads: Floats, row: int, attributes: Any, place: int, group: int, g: int,
+    values: Floats, row_grads: Floats, is_user: bool,
+) -> None:  # fmt: skip
+    """squares_grad, a row of sum_grads: the gradients at the side's sums of x |.|^2 and of x times the points."""
+    slots, xs = attributes
+    for j in range(xs.shape[2]):
+        x, slot = xs[group, g, j], slots[place, g, j]
         if x == 0:
             continue
-        gradients[slot, 0] += slope * x
+        row_grads[slot, 0] += score_grad * x
         for d in range(k):
-            point = values[slot, 1 + d] + values[slot, 1 + k + d] if starting else values[slot, 1 + d]
-            change = x * (_TWO * at_squares * point + back[of, d])
-            gradients[slot, 1 + d] += change
-            if starting:
-                gradients[slot, 1 + k + d] += change
+            point = values[slot, 1 + d] + values[slot, 1 + k + d] if is_user else values[slot, 1 + d]
+            change = x * (_TWO * squares_grad * point + sum_grads[row, d])
+            row_grads[slot, 1 + d] += change
+            if is_user:
+                row_grads[slot, 1 + k + d] += change
         for i in range(j):
-            other = slots[at, g, i]
-            if xs[here, g, i] != 0:
-                twice = _TWO * slope * xs[here, g, i] * x
+            other = slots[place, g, i]
+            if xs[group, g, i] != 0:
+                twice = _TWO * score_grad * xs[group, g, i] * x
                 for d in range(k):
                     change = twice * (values[other, 1 + d] + values[other, 1 + k + d] - values[slot, 1 + d])
-                    gradients[other, 1 + d] += change
-                    gradients[other, 1 + k + d] += change
-                    gradients[slot, 1 + d] -= change
+                    row_grads[other, 1 + d] += change
+                    row_grads[other, 1 + k + d] += change
+                    row_grads[slot, 1 + d] -= change

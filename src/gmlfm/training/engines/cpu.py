@@ -1,4 +1,4 @@
-"""Steps on the CPU by compiled kernels, for the models that have one: the same steps as the reference, to rounding."""
+"""The engine on a CPU: compiled kernels that take the same steps as the eager engine, to rounding."""
 
 from __future__ import annotations
 
@@ -12,86 +12,69 @@ import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401 - numba calls this BLAS, which must be loaded before its threads can be limited
 import torch
 from threadpoolctl import ThreadpoolController
-from torch import nn
 
 from gmlfm.errors import DataError
-from gmlfm.kernels.cpu import gml, sums
+from gmlfm.kernels.codes import ACTIVATION_CODES, LOSS_CODES, OPTIMISER_CODES
 from gmlfm.kernels.cpu.arrays import Dense, Floats, Groups, Rows, Rule
-from gmlfm.kernels.cpu.jit import tell_if_compiling
-from gmlfm.models.base import GradientModel, PairwiseModel
-from gmlfm.models.fm import FM
-from gmlfm.models.gmlfm import GMLFM
-from gmlfm.models.mf import MF
-from gmlfm.models.transfm import TransFM
-from gmlfm.training.engines.packed_params import DenseLine
-from gmlfm.training.engines.packing import OBJECTIVES, OPTIMISERS, fading, gml_line, mean_loss
+from gmlfm.kernels.cpu.jit import warn_if_compiling
+from gmlfm.kernels.cpu.pairs_transform import PairsShape, PairsWork
+from gmlfm.kernels.cpu.steps import run_steps
+from gmlfm.kernels.cpu.sums_arrays import SumsShape, SumsWork
+from gmlfm.kernels.spec import KernelSpec, PairsSpec, SumsSpec
+from gmlfm.training.engines.packed_params import PackedParams
+from gmlfm.training.engines.packing import bias_corrections, check_spec, mean_loss
 from gmlfm.training.rows import RowOptimiser
 from gmlfm.training.sampling.groups import Batch
 
 if TYPE_CHECKING:
     from gmlfm.training.loop import TrainingOptions
 
-_NOTHING = np.zeros((1, 1), np.float32)
+_NO_STATE = np.zeros((1, 1), np.float32)
 _BLAS = ThreadpoolController()
 # Kernels share numba's threads, and one of its thread layers cannot be entered twice.
-_ONE_AT_A_TIME = threading.Lock()
+_KERNEL_LOCK = threading.Lock()
 
 
-def cannot(model: GradientModel) -> str:
-    """Why a model has no compiled steps; '' where it has."""
-    if type(model) in (FM, MF, TransFM):
-        return ""
-    return gml_line(model).cannot if type(model) is GMLFM else f"{type(model).__name__} has no compiled steps"
-
-
-class CompiledSteps(ABC):
+class CpuEngine(ABC):
     """Runs a batch's steps in one call; the table and the optimisers' state are changed in place."""
 
-    kernel: Any
+    takes_device_batches = False
 
-    def __init__(
-        self,
-        model: GradientModel,
-        rows: RowOptimiser,
-        dense: torch.optim.Optimizer,
-        options: TrainingOptions,
-    ) -> None:
-        self._lanes = min(options.threads or torch.get_num_threads(), _numba_threads())
-        self._ids_only = isinstance(model, PairwiseModel) and model.ids_only
-        self._line = DenseLine(self.parameters(model), dense)
-        line = (self._line.values, self._line.first, self._line.second, self._line.updates)
-        self._dense = Dense(*(one.numpy().reshape(1, -1) for one in line))
-        state = {name: one.numpy() for name, one in rows.state().items()}
-        first = state.get("first", state.get("squares", _NOTHING))
-        self._rows = Rows(
+    def __init__(self, spec: KernelSpec, rows: RowOptimiser, dense: torch.optim.Optimizer, options: TrainingOptions) -> None:
+        self.n_threads = min(options.threads or torch.get_num_threads(), _numba_threads())
+        self._ids_only = spec.ids_only
+        self._packed = PackedParams(spec.parameters, dense)
+        packed = (self._packed.values, self._packed.first_moment, self._packed.second_moment, self._packed.updates)
+        self.dense = Dense(*(tensor.numpy().reshape(1, -1) for tensor in packed))
+        state = {name: tensor.numpy() for name, tensor in rows.state().items()}
+        first_moment = state.get("first", state.get("squares", _NO_STATE))
+        self.rows = Rows(
             rows.table.numpy(),
-            first,
-            state.get("second", first),
-            state.get("count", _NOTHING),
+            first_moment,
+            state.get("second", first_moment),
+            state.get("count", _NO_STATE),
             np.full(len(rows.table), -1, np.int32),
         )
-        self._rule = Rule(
-            OPTIMISERS.index(options.optimiser),
-            OBJECTIVES.index(options.loss),
+        self.rule = Rule(
+            OPTIMISER_CODES[options.optimiser],
+            LOSS_CODES[options.loss],
             np.float32(rows.lr),
             np.float32(rows.weight_decay),
-            *fading(),
+            *bias_corrections(),
         )
-        self._room: tuple[tuple[int, ...], Any] | None = None
+        self._work: tuple[tuple[int, ...], Any] | None = None
+
+    @property
+    @abstractmethod
+    def shapes(self) -> tuple[PairsShape | None, SumsShape | None]:
+        """As run_steps takes them: the one that is not None says what is computed."""
 
     @abstractmethod
-    def parameters(self, model: GradientModel) -> list[nn.Parameter]:
-        """In the order of the kernel's line."""
+    def make_work(self, n_groups: int, most_rows: int, groups: Groups) -> Any:
+        """Buffers for steps of n_groups groups with at most `most_rows` distinct rows."""
 
-    @abstractmethod
-    def shape(self) -> Any: ...
-
-    @abstractmethod
-    def work(self, size: int, most: int, groups: Groups) -> Any:
-        """Room for steps of `size` groups with at most `most` distinct rows."""
-
-    def run(self, batch: Batch, size: int, loss: str | None = None) -> Iterator[tuple[float, int]]:
-        """Steps of `size` groups: after all of them their mean loss and how many instances they had.
+    def run(self, batch: Batch, groups_per_step: int, loss: str | None = None) -> Iterator[tuple[float, int]]:
+        """After all steps their mean loss and how many instances they had.
 
         Where a step's loss is no number, that loss, and the table as it was before the step."""
         import numba
@@ -99,122 +82,109 @@ class CompiledSteps(ABC):
         groups = self.groups(batch)
         for ids in (groups.user_ids, groups.item_ids):
             # Compiled code writes wherever it is told to; this look costs a thousandth of the steps.
-            if ids.size and not (0 <= ids.min() and ids.max() < len(self._rows.table)):
-                raise DataError(f"a batch names row {ids.max():,}; the table has {len(self._rows.table):,}.")
-        losses = np.zeros(-(-len(batch) // size), np.float32)
-        rule = self._rule if loss is None else self._rule._replace(objective=OBJECTIVES.index(loss))
-        tell_if_compiling(self.kernel)
-        with _ONE_AT_A_TIME, _one_blas_thread():
-            before = numba.get_num_threads()
-            numba.set_num_threads(self._lanes)
+            if ids.size and not (0 <= ids.min() and ids.max() < len(self.rows.table)):
+                raise DataError(f"a batch names row {ids.max():,}; the table has {len(self.rows.table):,}.")
+        losses = np.zeros(-(-len(batch) // groups_per_step), np.float32)
+        rule = self.rule if loss is None else self.rule._replace(loss=LOSS_CODES[loss])
+        work = self.work(min(groups_per_step, len(batch)), groups)
+        warn_if_compiling(run_steps)
+        with _KERNEL_LOCK, one_blas_thread():
+            n_threads_before = numba.get_num_threads()
+            numba.set_num_threads(self.n_threads)
             try:
-                self.kernel(
-                    self.shape(),
-                    rule,
-                    groups,
-                    size,
-                    self._rows,
-                    self._dense,
-                    self._work(min(size, len(batch)), groups),
-                    self._lanes,
-                    losses,
-                )
+                run_steps(*self.shapes, rule, groups, groups_per_step, self.rows, self.dense, work, self.n_threads, losses)
             finally:
-                numba.set_num_threads(before)
-        self._line.tell_optimiser()
-        yield mean_loss(losses, len(batch), size), batch.labels.size
+                numba.set_num_threads(n_threads_before)
+        self._packed.sync_optimiser()
+        yield mean_loss(losses, len(batch), groups_per_step), batch.labels.size
 
     def groups(self, batch: Batch) -> Groups:
-        ids = slice(0, 1) if self._ids_only else slice(None)
+        attributes = slice(0, 1) if self._ids_only else slice(None)
         return Groups(
-            np.ascontiguousarray(batch.user_ids[..., ids]),
-            np.ascontiguousarray(batch.user_x[..., ids]),
-            np.ascontiguousarray(batch.item_ids[..., ids]),
-            np.ascontiguousarray(batch.item_x[..., ids]),
+            np.ascontiguousarray(batch.user_ids[..., attributes]),
+            np.ascontiguousarray(batch.user_x[..., attributes]),
+            np.ascontiguousarray(batch.item_ids[..., attributes]),
+            np.ascontiguousarray(batch.item_x[..., attributes]),
             np.ascontiguousarray(batch.labels),
             np.empty(0, np.float32) if batch.weights is None else np.ascontiguousarray(batch.weights),
         )
 
-    def _work(self, size: int, groups: Groups) -> Any:
+    def work(self, n_groups: int, groups: Groups) -> Any:
+        """The buffers of the last call where they fit, else new ones."""
         user_width, item_width = groups.user_ids.shape[1], groups.item_ids[0].size
-        most = min(size * (user_width + item_width), len(self._rows.table))
-        key = (size, most, user_width, *groups.item_ids.shape[1:])
-        if self._room is None or self._room[0] != key:
-            self._room = key, self.work(size, most, groups)
-        return self._room[1]
+        most_rows = min(n_groups * (user_width + item_width), len(self.rows.table))
+        key = (n_groups, most_rows, user_width, *groups.item_ids.shape[1:])
+        if self._work is None or self._work[0] != key:
+            self._work = key, self.make_work(n_groups, most_rows, groups)
+        return self._work[1]
 
-    def _slots(self, size: int, most: int, groups: Groups) -> tuple[Any, Any, Any]:
+    def _slots(self, n_groups: int, most_rows: int, groups: Groups) -> tuple[Any, Any, Any]:
         return (
-            np.empty(most, np.int32),
-            np.empty((size, groups.user_ids.shape[1]), np.int32),
-            np.empty((size, *groups.item_ids.shape[1:]), np.int32),
+            np.empty(most_rows, np.int32),
+            np.empty((n_groups, groups.user_ids.shape[1]), np.int32),
+            np.empty((n_groups, *groups.item_ids.shape[1:]), np.int32),
         )
 
     def _floats(self, *shape: int) -> Floats:
-        """From the start of a cache line on: rows of whole lines are then never read across two."""
+        """From the start of a cache line on: rows of whole cache lines are then never read across two."""
         size = math.prod(shape)
-        room = np.empty(size + 16, np.float32)
-        begin = (-room.ctypes.data // 4) % 16
-        return room[begin : begin + size].reshape(shape)
+        buffer = np.empty(size + 16, np.float32)
+        begin = (-buffer.ctypes.data // 4) % 16
+        return buffer[begin : begin + size].reshape(shape)
 
 
-class GmlSteps(CompiledSteps):
-    kernel = staticmethod(gml.run_steps)
+class PairsEngine(CpuEngine):
+    def __init__(self, spec: PairsSpec, rows: RowOptimiser, dense: torch.optim.Optimizer, options: TrainingOptions) -> None:
+        super().__init__(spec, rows, dense, options)
+        activation = ACTIVATION_CODES[spec.activation]
+        self.shape = PairsShape(spec.k, spec.n_layers, activation, spec.has_biases, spec.unit, spec.cosine)
 
-    def parameters(self, model: GradientModel) -> list[nn.Parameter]:
-        assert isinstance(model, GMLFM)
-        found = gml_line(model)
-        self._shape = gml.Shape(model.k, found.layers, found.activation, found.biased, found.unit, found.cosine)
-        return found.parameters
+    @property
+    def shapes(self) -> tuple[PairsShape | None, SumsShape | None]:
+        return self.shape, None
 
-    def shape(self) -> gml.Shape:
-        return self._shape
-
-    def work(self, size: int, most: int, groups: Groups) -> gml.Work:
-        k, lanes = self._shape.k, self._lanes
-        return gml.Work(
-            *self._slots(size, most, groups),
-            self._floats(self._shape.layers + 1, most, k),
-            self._floats(most, k),
-            self._floats(most),
-            self._floats(most),
-            self._floats(lanes, most, 1),
-            self._floats(lanes, most, k),
-            self._floats(lanes, most, k),
-            self._floats(lanes, self._dense.values.size),
-            self._floats(lanes),
+    def make_work(self, n_groups: int, most_rows: int, groups: Groups) -> PairsWork:
+        k, n_threads = self.shape.k, self.n_threads
+        return PairsWork(
+            *self._slots(n_groups, most_rows, groups),
+            self._floats(self.shape.n_layers + 1, most_rows, k),
+            self._floats(most_rows, k),
+            self._floats(most_rows),
+            self._floats(most_rows),
+            self._floats(n_threads, most_rows, 1),
+            self._floats(n_threads, most_rows, k),
+            self._floats(n_threads, most_rows, k),
+            self._floats(n_threads, self.dense.values.size),
+            self._floats(n_threads),
         )
 
 
-class SumSteps(CompiledSteps):
-    kernel = staticmethod(sums.run_steps)
+class SumsEngine(CpuEngine):
+    def __init__(self, spec: SumsSpec, rows: RowOptimiser, dense: torch.optim.Optimizer, options: TrainingOptions) -> None:
+        super().__init__(spec, rows, dense, options)
+        self.shape = SumsShape(spec.k, spec.translated, spec.linear, np.float32(spec.user_l2), np.float32(spec.item_l2))
 
-    def parameters(self, model: GradientModel) -> list[nn.Parameter]:
-        assert isinstance(model, (FM, MF, TransFM))
-        decay = (model.lambda_user, model.lambda_item) if isinstance(model, MF) else (0.0, 0.0)
-        biased = model.biases if isinstance(model, MF) else True
-        self._shape = sums.Shape(model.k, isinstance(model, TransFM), biased, np.float32(decay[0]), np.float32(decay[1]))
-        return [model.bias]
+    @property
+    def shapes(self) -> tuple[PairsShape | None, SumsShape | None]:
+        return None, self.shape
 
-    def shape(self) -> sums.Shape:
-        return self._shape
-
-    def work(self, size: int, most: int, groups: Groups) -> sums.Work:
-        width, lanes = self._rows.table.shape[1], self._lanes
-        return sums.Work(
-            *self._slots(size, most, groups),
-            self._floats(most, width),
-            self._floats(lanes, most, width),
-            self._floats(lanes, 1),
-            self._floats(lanes),
+    def make_work(self, n_groups: int, most_rows: int, groups: Groups) -> SumsWork:
+        width, n_threads = self.rows.table.shape[1], self.n_threads
+        return SumsWork(
+            *self._slots(n_groups, most_rows, groups),
+            self._floats(most_rows, width),
+            self._floats(n_threads, most_rows, width),
+            self._floats(n_threads, 1),
+            self._floats(n_threads),
         )
 
 
-def compiled_steps(
-    model: GradientModel, rows: RowOptimiser, dense: torch.optim.Optimizer, options: TrainingOptions
-) -> CompiledSteps:
-    kind = GmlSteps if isinstance(model, GMLFM) else SumSteps
-    return kind(model, rows, dense, options)
+def cpu_engine(spec: KernelSpec, rows: RowOptimiser, dense: torch.optim.Optimizer, options: TrainingOptions) -> CpuEngine:
+    check_spec(spec, (PairsSpec, SumsSpec))
+    if isinstance(spec, PairsSpec):
+        return PairsEngine(spec, rows, dense, options)
+    assert isinstance(spec, SumsSpec)
+    return SumsEngine(spec, rows, dense, options)
 
 
 def _numba_threads() -> int:
@@ -225,6 +195,6 @@ def _numba_threads() -> int:
     return int(settings.NUMBA_NUM_THREADS)
 
 
-def _one_blas_thread() -> Any:
-    """Each lane calls the BLAS by itself; a pool of its own under each would fight the lanes for the cores."""
+def one_blas_thread() -> Any:
+    """Each thread calls the BLAS by itself; a pool of the BLAS's own under each would fight them for the cores."""
     return _BLAS.limit(limits=1, user_api="blas")

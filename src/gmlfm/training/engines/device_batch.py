@@ -13,7 +13,7 @@ from gmlfm.training.sampling.groups import Batch
 
 @dataclass(frozen=True)
 class DeviceBatch:
-    """A Batch on the device; weights are there always."""
+    """A Batch on the device; it always has weights."""
 
     user_ids: Tensor
     user_x: Tensor
@@ -28,29 +28,24 @@ class DeviceBatch:
     @classmethod
     def upload(cls, batch: Batch, device: torch.device) -> DeviceBatch:
         weights = np.ones(len(batch), np.float32) if batch.weights is None else batch.weights
-        parts = (batch.user_ids, batch.user_x, batch.item_ids, batch.item_x, batch.labels, weights)
-        return cls(*(torch.from_numpy(np.ascontiguousarray(one)).to(device) for one in parts))
+        arrays = (batch.user_ids, batch.user_x, batch.item_ids, batch.item_x, batch.labels, weights)
+        return cls(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in arrays))
 
     def download(self) -> Batch:
-        parts = (self.user_ids, self.user_x, self.item_ids, self.item_x, self.labels, self.weights)
-        return Batch(*(one.cpu().numpy() for one in parts))
+        return Batch(*(tensor.cpu().numpy() for tensor in self._tensors()))
 
-    def ids_alone(self) -> DeviceBatch:
+    def ids_only(self) -> DeviceBatch:
         """The first attribute of each side."""
-        return DeviceBatch(
-            self.user_ids[:, :1],
-            self.user_x[:, :1],
-            self.item_ids[..., :1],
-            self.item_x[..., :1],
-            self.labels,
-            self.weights,
-        )
+        sides = (self.user_ids[:, :1], self.user_x[:, :1], self.item_ids[..., :1], self.item_x[..., :1])
+        return DeviceBatch(*sides, self.labels, self.weights)
 
-    def part(self, start: int, stop: int, padded_to: int) -> DeviceBatch:
-        """Some of the groups, and behind them empty ones of weight 0."""
-        more = padded_to - (stop - start)
-        parts = (self.user_ids, self.user_x, self.item_ids, self.item_x, self.labels, self.weights)
-        cut = [one[start:stop] for one in parts]
-        if more:
-            cut = [torch.cat([one, one.new_zeros(more, *one.shape[1:])]) for one in cut]
-        return DeviceBatch(*(one.contiguous() for one in cut))
+    def padded_slice(self, start: int, stop: int, n_groups: int) -> DeviceBatch:
+        """The groups start to stop, and behind them empty ones of weight 0, n_groups in all."""
+        n_padding = n_groups - (stop - start)
+        tensors = [tensor[start:stop] for tensor in self._tensors()]
+        if n_padding:
+            tensors = [torch.cat([tensor, tensor.new_zeros(n_padding, *tensor.shape[1:])]) for tensor in tensors]
+        return DeviceBatch(*(tensor.contiguous() for tensor in tensors))
+
+    def _tensors(self) -> tuple[Tensor, ...]:
+        return self.user_ids, self.user_x, self.item_ids, self.item_x, self.labels, self.weights

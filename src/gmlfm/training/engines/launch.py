@@ -1,6 +1,6 @@
-"""One step on a GPU as a row of kernels, and the places in which they read and write.
+"""One step on a GPU as a sequence of kernels, and the buffers that they read and write.
 
-The places stay where they are from step to step, so that a step can be recorded once and played again.
+The buffers stay where they are from step to step, so that a step can be recorded once and replayed.
 """
 
 from __future__ import annotations
@@ -11,95 +11,98 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from gmlfm.kernels.codes import IDENTITY, NO_DISTANCE
 from gmlfm.kernels.gpu.groups import walk_groups
 from gmlfm.kernels.gpu.sums import sum_partials, sum_pieces, sum_rows
 from gmlfm.kernels.gpu.transform import activate_rows, gather_rows, through_layer, transform_rows
-from gmlfm.kernels.gpu.updates import finish_rows, update_line, update_rows
-from gmlfm.training.engines.occurrences import Plan
-from gmlfm.training.engines.packed_params import DenseLine
+from gmlfm.kernels.gpu.updates import finish_rows, update_packed, update_rows
+from gmlfm.training.engines.occurrences import StepOccurrences
+from gmlfm.training.engines.packed_params import PackedParams
 
 _ROWS_PER_PROGRAM = 16
-_MOST_PARTIALS = 128  # programs that share in a layer's slopes
+_MOST_PARTIALS = 128  # programs that share in a layer's gradients
 _WIDEST_MATRIX = 128  # a larger one does not fit a program
 
 
-class Function(NamedTuple):
-    """What is computed. distance: 0 none (an FM), 1 squared, 2 cosine; numbers as gmlfm.training.engines.packing has them."""
+class StepFunction(NamedTuple):
+    """What a step computes; activation, distance, loss and optimiser as gmlfm.kernels.codes numbers them."""
 
     k: int
-    layers: int
+    n_layers: int
     activation: int
-    biased: bool
+    has_biases: bool
     unit: bool
     distance: int
-    objective: int
+    loss: int
     optimiser: int
     weight_decay: float
 
 
 @dataclass(frozen=True)
 class RowTensors:
-    """The table and what its optimiser keeps; one number where it keeps no such thing."""
+    """The table and its optimiser's state; one number where the optimiser has no such state."""
 
     table: Tensor
-    first: Tensor
-    second: Tensor
+    first_moment: Tensor
+    second_moment: Tensor
     updates: Tensor
 
 
 class Sizes(NamedTuple):
-    """groups a step, attributes a user, items a group, attributes an item; in_pieces: whether hot rows are summed in pieces."""
+    """in_pieces: whether hot rows are summed in pieces."""
 
-    groups: int
-    user_side: int
-    group: int
-    item_side: int
+    groups_per_step: int
+    user_width: int
+    group_size: int
+    item_width: int
     in_pieces: bool
 
 
-class Launch:
-    """A step for batches of given sizes, of at most so many distinct rows and pieces, of runs of at most n_steps steps."""
+class StepLaunch:
+    """A step for batches of given sizes, of at most so many distinct rows and pieces, of runs of at most n_steps steps.
+
+    bias_correction: Adam's two tables one after another, and the length of one.
+    """
 
     def __init__(
         self,
-        function: Function,
+        function: StepFunction,
         rows: RowTensors,
-        line: DenseLine,
-        fading: tuple[Tensor, int],
+        packed: PackedParams,
+        bias_correction: tuple[Tensor, int],
         lr: float,
         sizes: Sizes,
-        plan: Plan,
+        occurrences: StepOccurrences,
         n_steps: int,
     ) -> None:
         self.function, self.sizes, self.n_steps = function, sizes, n_steps
-        self._table, self._line, self._fading = rows, line, fading
+        self._rows, self._packed, self._bias_correction = rows, packed, bias_correction
         self._device = rows.table.device
-        most = min(int(plan.most_slots * 1.05) + 1, plan.slots.shape[1])
-        self.most_slots = -(-most // _ROWS_PER_PROGRAM) * _ROWS_PER_PROGRAM
-        self.most_pieces = int(plan.most_pieces * 1.1) + 16
-        blocks = self.most_slots // _ROWS_PER_PROGRAM
-        self._turns = -(-blocks // _MOST_PARTIALS)
-        self._row_programs = -(-blocks // self._turns)
-        self.most_slots = self._row_programs * self._turns * _ROWS_PER_PROGRAM
-        self._wide = max(16, _power(function.k))
-        self._has_z = function.distance > 0
-        self._in_one = function.layers == 1 and self._wide <= _WIDEST_MATRIX
-        self._per_item = _power(sizes.item_side)
-        self._items = max(1, 16 // self._per_item)  # a matrix product takes sixteen rows or more
-        tile = max(16, _power(sizes.user_side), self._items * self._per_item) * self._wide
+        most_slots = min(int(occurrences.most_slots * 1.05) + 1, occurrences.slots.shape[1])
+        self.most_pieces = int(occurrences.most_pieces * 1.1) + 16
+        n_blocks = -(-most_slots // _ROWS_PER_PROGRAM)
+        self._blocks_per_program = -(-n_blocks // _MOST_PARTIALS)
+        self._row_programs = -(-n_blocks // self._blocks_per_program)
+        self.most_slots = self._row_programs * self._blocks_per_program * _ROWS_PER_PROGRAM
+        self._wide = max(16, _power_of_two(function.k))
+        self._has_z = function.distance != NO_DISTANCE
+        self._fused = function.n_layers == 1 and self._wide <= _WIDEST_MATRIX
+        self._rows_per_item = _power_of_two(sizes.item_width)
+        self._items = max(1, 16 // self._rows_per_item)  # a matrix product takes sixteen rows or more
+        tile = max(16, _power_of_two(sizes.user_width), self._items * self._rows_per_item) * self._wide
         self._warps = 2 if tile <= 1024 else 4 if tile <= 2048 else 8
         self._lr = torch.tensor([lr], device=self._device)
         self.step, self.alive, self._ticket = (self._ints(1) for _ in range(3))
-        self.held = self._places(plan.slots.shape[1])
+        self.buffers = self._make_buffers(occurrences.slots.shape[1])
 
-    def fits(self, sizes: Sizes, plan: Plan, n_steps: int) -> bool:
-        enough = plan.most_slots <= self.most_slots and plan.most_pieces <= self.most_pieces
+    def fits(self, sizes: Sizes, occurrences: StepOccurrences, n_steps: int) -> bool:
+        enough = occurrences.most_slots <= self.most_slots and occurrences.most_pieces <= self.most_pieces
         return sizes == self.sizes and n_steps <= self.n_steps and enough
 
-    def put(self, name: str, values: Tensor) -> None:
-        self.held[name][: values.numel()].copy_(values.flatten())
+    def write(self, name: str, values: Tensor) -> None:
+        self.buffers[name][: values.numel()].copy_(values.flatten())
 
-    def take(self) -> None:
+    def take_step(self) -> None:
         """One step; its number is on the device, and is one more afterwards."""
         self._transform()
         self._walk_groups()
@@ -107,119 +110,121 @@ class Launch:
         self._finish()
 
     def _transform(self) -> None:
-        held, function, k = self.held, self.function, self.function.k
+        buffers, function, k = self.buffers, self.function, self.function.k
         grid, rows = (self.most_slots // _ROWS_PER_PROGRAM,), {"K": k, "WIDE": self._wide, "EACH": _ROWS_PER_PROGRAM}
-        features, gathered = held["features"], (self.step, held["first_slot"], held["rows"], self._table.table)
-        outside = held["z"], held["inverses"]
-        if self._in_one:
+        features, gathered = buffers["features"], (self.step, buffers["first_slot"], buffers["rows"], self._rows.table)
+        outside = buffers["z"], buffers["inverses"]
+        if self._fused:
             transform_rows[grid](
-                *gathered, self._line.values, features[0], held["linear"], features[1], *outside, **rows,
-                ACTIVATION=function.activation, BIASED=function.biased, UNIT=function.unit, PRECISION="tf32x3",
+                *gathered, self._packed.values, features[0], buffers["linear"], features[1], *outside, **rows,
+                ACTIVATION=function.activation, HAS_BIASES=function.has_biases, UNIT=function.unit, PRECISION="tf32x3",
             )  # fmt: skip
             return
-        gather_rows[grid](*gathered, features[0], held["linear"], **rows)
-        matrices, biases = self._matrices(self._line.values), self._biases(self._line.values)
-        for at in range(function.layers):
-            source, target, turned = features[at], features[at + 1], matrices[at].T
-            if function.biased:
-                torch.addmm(biases[at], source, turned, out=target)
+        gather_rows[grid](*gathered, features[0], buffers["linear"], **rows)
+        matrices, biases = self._matrices(self._packed.values), self._biases(self._packed.values)
+        for layer in range(function.n_layers):
+            source, target, turned = features[layer], features[layer + 1], matrices[layer].T
+            if function.has_biases:
+                torch.addmm(biases[layer], source, turned, out=target)
             else:
                 torch.mm(source, turned, out=target)
-            last = at == function.layers - 1
+            last = layer == function.n_layers - 1
             activate_rows[grid](target, *outside, **rows, ACTIVATION=function.activation, LAST=last, UNIT=function.unit)
-        if self._has_z and function.layers == 0:
-            activate_rows[grid](features[0], *outside, **rows, ACTIVATION=0, LAST=True, UNIT=function.unit)
+        if self._has_z and function.n_layers == 0:
+            activate_rows[grid](features[0], *outside, **rows, ACTIVATION=IDENTITY, LAST=True, UNIT=function.unit)
 
     def _walk_groups(self) -> None:
-        held, function, sizes = self.held, self.function, self.sizes
-        walk_groups[(sizes.groups,)](
-            self.step, held["slots"], held["positions"], held["user_x"], held["item_x"], held["labels"],
-            held["weights"], held["shares"], held["features"][0], held["z"], held["linear"], self._line.values,
-            held["by_occurrence_w"], held["by_occurrence_v"], held["by_occurrence_z"], held["partials"],
-            held["loss_partials"],
-            GROUPS=sizes.groups, F_USER=sizes.user_side, F_ITEM=sizes.item_side, SIZE=sizes.group, K=function.k,
-            A=max(16, _power(sizes.user_side)), M=self._items * self._per_item, ITEMS=self._items, WIDE=self._wide,
-            DISTANCE=function.distance, OBJECTIVE=function.objective, PRECISION="tf32x3",
+        buffers, function, sizes = self.buffers, self.function, self.sizes
+        walk_groups[(sizes.groups_per_step,)](
+            self.step, buffers["slots"], buffers["positions"], buffers["user_x"], buffers["item_x"], buffers["labels"],
+            buffers["weights"], buffers["shares"], buffers["features"][0], buffers["z"], buffers["linear"], self._packed.values,
+            buffers["by_occurrence_w"], buffers["by_occurrence_v"], buffers["by_occurrence_z"], buffers["partials"],
+            buffers["loss_partials"],
+            GROUPS=sizes.groups_per_step, F_USER=sizes.user_width, F_ITEM=sizes.item_width, SIZE=sizes.group_size, K=function.k,
+            A=max(16, _power_of_two(sizes.user_width)), M=self._items * self._rows_per_item, ITEMS=self._items, WIDE=self._wide,
+            DISTANCE=function.distance, LOSS=function.loss, PRECISION="tf32x3",
             num_warps=self._warps, num_stages=1,
         )  # fmt: skip
         sum_partials[(1 + function.k if self._has_z else 1,)](
-            self.step, self.alive, held["partials"], held["loss_partials"], held["line_gradient"], held["losses"],
-            sizes.groups, WIDTH=1 + function.k, BLOCK=256,
+            self.step, self.alive, buffers["partials"], buffers["loss_partials"], buffers["packed_grads"], buffers["losses"],
+            sizes.groups_per_step, WIDTH=1 + function.k, BLOCK=256,
         )  # fmt: skip
 
     def _sum_by_row(self) -> None:
-        held, function = self.held, self.function
-        sources = tuple(held[f"by_occurrence_{one}"] for one in "wvz")
-        shape = {"K": function.k, "WIDE": self._wide, "Z": self._has_z, "num_warps": 2}
-        pieces = held["piece_starts"], held["piece_ends"]
+        buffers, function = self.buffers, self.function
+        sources = tuple(buffers[f"by_occurrence_{part}"] for part in "wvz")
+        shape = {"K": function.k, "WIDE": self._wide, "HAS_Z": self._has_z, "num_warps": 2}
+        pieces = buffers["piece_starts"], buffers["piece_ends"]
         if self.sizes.in_pieces:
-            sums = tuple(held[f"by_piece_{one}"] for one in "wvz")
-            sum_pieces[(self.most_pieces,)](self.step, held["first_piece"], *pieces, *sources, *sums, **shape)
+            sums = tuple(buffers[f"by_piece_{part}"] for part in "wvz")
+            sum_pieces[(self.most_pieces,)](self.step, buffers["first_piece"], *pieces, *sources, *sums, **shape)
             sources = sums
         sum_rows[(self.most_slots,)](
-            self.step, held["first_slot"], held["first_piece"], held["sources"], *pieces, *sources,
-            held["features"][function.layers], held["z"], held["inverses"], held["by_row_w"], held["by_row_v"],
-            held["back"], **shape,
-            ACTIVATION=function.activation if function.layers else 0, UNIT=function.unit, IN_PIECES=self.sizes.in_pieces,
+            self.step, buffers["first_slot"], buffers["first_piece"], buffers["sources"], *pieces, *sources,
+            buffers["features"][function.n_layers], buffers["z"], buffers["inverses"], buffers["by_row_w"], buffers["by_row_v"],
+            buffers["back"], **shape,
+            ACTIVATION=function.activation if function.n_layers else IDENTITY, UNIT=function.unit,
+            IN_PIECES=self.sizes.in_pieces,
         )  # fmt: skip
 
     def _finish(self) -> None:
-        held, function, table, k = self.held, self.function, self._table, self.function.k
-        fading, n_fading = self._fading
-        place = (self.step, self.alive, self._lr, held["first_slot"], held["rows"])
-        state = (*place, table.table, table.first, table.second, table.updates)
-        choice = {"K": k, "N_FADING": n_fading, "OPTIMISER": function.optimiser}
-        if self._in_one:
+        buffers, function, rows, k = self.buffers, self.function, self._rows, self.function.k
+        bias_correction, n_counts = self._bias_correction
+        slots = (self.step, self.alive, self._lr, buffers["first_slot"], buffers["rows"])
+        state = (*slots, rows.table, rows.first_moment, rows.second_moment, rows.updates)
+        optimiser = {"K": k, "N_COUNTS": n_counts, "OPTIMISER": function.optimiser}
+        if self._fused:
             finish_rows[(self._row_programs,)](
-                *state, held["features"][0], held["by_row_w"], held["by_row_v"], held["back"], self._line.values,
-                held["layer_partials"], fading, function.weight_decay, self._turns, **choice, WIDE=self._wide,
-                EACH=_ROWS_PER_PROGRAM, BIASED=function.biased, PRECISION="tf32x3",
+                *state, buffers["features"][0], buffers["by_row_w"], buffers["by_row_v"], buffers["back"], self._packed.values,
+                buffers["layer_partials"], bias_correction, function.weight_decay, self._blocks_per_program, **optimiser,
+                WIDE=self._wide, EACH=_ROWS_PER_PROGRAM, HAS_BIASES=function.has_biases, PRECISION="tf32x3",
             )  # fmt: skip
         else:
             back = self._through_layers()
             update_rows[(self.most_slots,)](
-                *state, held["by_row_w"], held["by_row_v"], back, fading, function.weight_decay, **choice,
-                WIDE=max(16, _power(1 + k)), Z=self._has_z, num_warps=2,
+                *state, buffers["by_row_w"], buffers["by_row_v"], back, bias_correction, function.weight_decay, **optimiser,
+                WIDE=max(16, _power_of_two(1 + k)), HAS_Z=self._has_z, num_warps=2,
             )  # fmt: skip
-        line, n = self._line, len(self._line.values)
-        update_line[(-(-n // 256),)](
-            self.step, self.alive, self._lr, line.values, held["line_gradient"], line.first, line.second, line.updates,
-            fading, self._ticket, held["layer_partials"], self._row_programs if self._in_one else 0, n,
-            HEAD=1 + k, WIDTH=k * k + k, BLOCK=256, N_FADING=n_fading, OPTIMISER=function.optimiser,
+        packed, n = self._packed, len(self._packed.values)
+        update_packed[(-(-n // 256),)](
+            self.step, self.alive, self._lr, packed.values, buffers["packed_grads"], packed.first_moment,
+            packed.second_moment, packed.updates, bias_correction, self._ticket, buffers["layer_partials"],
+            self._row_programs if self._fused else 0, n,
+            HEAD=1 + k, WIDTH=k * k + k, BLOCK=256, N_COUNTS=n_counts, OPTIMISER=function.optimiser,
         )  # fmt: skip
 
     def _through_layers(self) -> Tensor:
-        """The layers' slopes, and what comes back to v."""
-        held, function = self.held, self.function
-        back, spare, features = held["back"], held["back_again"], held["features"]
-        matrices, gradient = self._matrices(self._line.values), held["line_gradient"]
-        for at in range(function.layers - 1, -1, -1):
-            torch.mm(back.T, features[at], out=self._matrices(gradient)[at])
-            if function.biased:
-                torch.sum(back, 0, out=self._biases(gradient)[at])
-            torch.mm(back, matrices[at], out=spare)
+        """The layers' gradients; returns that at v."""
+        buffers, function = self.buffers, self.function
+        back, spare, features = buffers["back"], buffers["spare_back"], buffers["features"]
+        matrices, packed_grads = self._matrices(self._packed.values), buffers["packed_grads"]
+        for layer in range(function.n_layers - 1, -1, -1):
+            torch.mm(back.T, features[layer], out=self._matrices(packed_grads)[layer])
+            if function.has_biases:
+                torch.sum(back, 0, out=self._biases(packed_grads)[layer])
+            torch.mm(back, matrices[layer], out=spare)
             back, spare = spare, back
-            if at:
+            if layer:
                 n = back.numel()
                 grid = (-(-n // 1024),)
-                through_layer[grid](back, features[at], n, BLOCK=1024, ACTIVATION=function.activation)
+                through_layer[grid](back, features[layer], n, BLOCK=1024, ACTIVATION=function.activation)
         return back
 
-    def _matrices(self, line: Tensor) -> Tensor:
-        k, layers = self.function.k, self.function.layers
-        return line[1 + k : 1 + k + layers * k * k].view(layers, k, k)
+    def _matrices(self, packed: Tensor) -> Tensor:
+        k, n_layers = self.function.k, self.function.n_layers
+        return packed[1 + k : 1 + k + n_layers * k * k].view(n_layers, k, k)
 
-    def _biases(self, line: Tensor) -> Tensor:
-        k, layers = self.function.k, self.function.layers
-        begin = 1 + k + layers * k * k
-        return line[begin : begin + layers * k].view(-1, k) if self.function.biased else line[:0]
+    def _biases(self, packed: Tensor) -> Tensor:
+        k, n_layers = self.function.k, self.function.n_layers
+        begin = 1 + k + n_layers * k * k
+        return packed[begin : begin + n_layers * k].view(-1, k) if self.function.has_biases else packed[:0]
 
-    def _places(self, n: int) -> dict[str, Tensor]:
+    def _make_buffers(self, n: int) -> dict[str, Tensor]:
         """n: occurrences a step."""
         sizes, k, u, p, steps = self.sizes, self.function.k, self.most_slots, self.most_pieces, self.n_steps
-        groups = steps * sizes.groups
+        groups = steps * sizes.groups_per_step
         z = 1 if self._has_z else 0
-        partials = self._row_programs * (k * k + k) if self._in_one else 1
+        partials = self._row_programs * (k * k + k) if self._fused else 1
         return {
             "slots": self._ints(steps * n),
             "positions": self._ints(steps * n),
@@ -229,13 +234,13 @@ class Launch:
             "piece_ends": self._ints(steps * p),
             "first_slot": self._ints(steps + 1),
             "first_piece": self._ints(steps + 1),
-            "user_x": self._floats(groups * sizes.user_side),
-            "item_x": self._floats(groups * sizes.group * sizes.item_side),
-            "labels": self._floats(groups * sizes.group),
+            "user_x": self._floats(groups * sizes.user_width),
+            "item_x": self._floats(groups * sizes.group_size * sizes.item_width),
+            "labels": self._floats(groups * sizes.group_size),
             "weights": self._floats(groups),
             "shares": self._floats(steps),
             "losses": self._floats(steps),
-            "features": self._floats(self.function.layers + 1, u, k),
+            "features": self._floats(self.function.n_layers + 1, u, k),
             "linear": self._floats(u),
             "z": self._floats(u * z + 1, k),
             "inverses": self._floats(u),
@@ -248,10 +253,10 @@ class Launch:
             "by_row_w": self._floats(u),
             "by_row_v": self._floats(u, k),
             "back": self._floats(u, k),
-            "back_again": self._floats(u, k),
-            "partials": self._floats(sizes.groups, 1 + k),
-            "loss_partials": self._floats(sizes.groups),
-            "line_gradient": self._floats(len(self._line.values)),
+            "spare_back": self._floats(u, k),
+            "partials": self._floats(sizes.groups_per_step, 1 + k),
+            "loss_partials": self._floats(sizes.groups_per_step),
+            "packed_grads": self._floats(len(self._packed.values)),
             "layer_partials": self._floats(partials),
         }
 
@@ -262,6 +267,6 @@ class Launch:
         return torch.zeros(length, dtype=torch.int32, device=self._device)
 
 
-def _power(n: int) -> int:
+def _power_of_two(n: int) -> int:
     """The next power of two."""
     return 1 << max(0, n - 1).bit_length()

@@ -1,4 +1,4 @@
-"""Where a run of steps reads and writes on a device, worked out at once for all of them.
+"""Where a run of steps reads and writes on a device, computed at once for all steps.
 
 The occurrences of rows in each step (users' attributes first, then items') are sorted by row. Equal rows make one slot; a
 slot's occurrences lie side by side, cut into pieces of at most PIECE, so that a row which every instance has is summed by many
@@ -16,10 +16,10 @@ PIECE = 64
 
 
 @dataclass(frozen=True)
-class Plan:
+class StepOccurrences:
     """For S steps of N occurrences each.
 
-    slots: (S, N), the slot of each occurrence within its step; positions: (S, N), its place among the step's sorted ones.
+    slots: (S, N), the slot of each occurrence within its step; positions: (S, N), its place among the sorted ones of the step.
     rows: the slots' rows, one step after another; first_slot: (S + 1,), where each step's begin.
     piece_starts, piece_ends: (P,), positions within the step; first_piece: (S + 1,), where each step's pieces begin.
     sources: one more than slots, the first piece of each slot.
@@ -43,7 +43,7 @@ class Plan:
         return self.most_pieces > self.most_slots
 
 
-def plan_steps(occurrences: Tensor, n_rows: int) -> Plan:
+def sort_occurrences(occurrences: Tensor, n_rows: int) -> StepOccurrences:
     """occurrences: (S, N) rows."""
     n_steps, n = occurrences.shape
     device = occurrences.device
@@ -52,28 +52,28 @@ def plan_steps(occurrences: Tensor, n_rows: int) -> Plan:
     ordered, order = torch.sort(keys.flatten(), stable=True)
     starts = torch.ones_like(ordered, dtype=torch.bool)
     starts[1:] = ordered[1:] != ordered[:-1]
-    number = torch.cumsum(starts, 0, dtype=torch.int32) - 1  # of the slot, through all steps
+    slot_numbers = torch.cumsum(starts, 0, dtype=torch.int32) - 1  # through all steps
     begins = torch.nonzero(starts).squeeze(1)
     distinct = ordered[begins]
     edges = torch.arange(n_steps + 1, device=device) * n
-    first_slot = torch.cat([number, number[-1:] + 1])[edges]
+    first_slot = torch.cat([slot_numbers, slot_numbers[-1:] + 1])[edges]
     positions = torch.empty(n_steps * n, dtype=torch.int32, device=device)
     places = torch.arange(n, dtype=torch.int32, device=device).repeat(n_steps)
     positions[order] = places
     slots = torch.empty_like(positions)
-    slots[order] = number - first_slot[:-1].repeat_interleave(n)
+    slots[order] = slot_numbers - first_slot[:-1].repeat_interleave(n)
     lengths = torch.diff(begins, append=edges[-1:])
     rows = (distinct % n_rows).to(torch.int32)
-    lengths = torch.where(rows == 0, 0, lengths)  # padding has no slopes and is not summed
+    lengths = torch.where(rows == 0, 0, lengths)  # padding has no gradients and is not summed
     n_pieces = ((lengths + PIECE - 1) // PIECE).clamp_min(1)
     sources = torch.cat([n_pieces.new_zeros(1), torch.cumsum(n_pieces, 0)])
     first_piece = sources[first_slot.long()]
-    owner = torch.repeat_interleave(torch.arange(len(rows), device=device), n_pieces)
-    inside = torch.arange(len(owner), device=device) - sources[owner]
-    first_position = (begins % n)[owner]
-    piece_starts = first_position + inside * PIECE
-    piece_ends = torch.minimum(piece_starts + PIECE, first_position + lengths[owner])
-    return Plan(
+    slot_of_piece = torch.repeat_interleave(torch.arange(len(rows), device=device), n_pieces)
+    piece_of_slot = torch.arange(len(slot_of_piece), device=device) - sources[slot_of_piece]
+    first_position = (begins % n)[slot_of_piece]
+    piece_starts = first_position + piece_of_slot * PIECE
+    piece_ends = torch.minimum(piece_starts + PIECE, first_position + lengths[slot_of_piece])
+    return StepOccurrences(
         slots.view(n_steps, n),
         positions.view(n_steps, n),
         rows,

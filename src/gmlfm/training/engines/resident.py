@@ -1,4 +1,4 @@
-"""Ranking batches that never leave the device: order, negatives and meetings are drawn where the steps are taken.
+"""Ranking batches that never leave the device: order, negatives and cold-start steps are drawn where the steps are taken.
 
 The same rules as RankingBatches, by another stream of random numbers.
 """
@@ -18,36 +18,36 @@ from gmlfm.training.engines.device_batch import DeviceBatch
 from gmlfm.training.sampling.batches import RankingBatches
 from gmlfm.training.sampling.cold_start import ColdStartSampler, Grid
 
-_INSTANCES_AT_ONCE = 2**23
-_LARGEST_BATCH = 32_768  # unless another is asked for: as good as small ones, and it fills a GPU (docs/speed.md)
+_INSTANCES_PER_BATCH = 2**23
+_LARGEST_BATCH = 32_768  # unless batch_size says otherwise: as good as small ones, and it fills a GPU (docs/speed.md)
 
 
 class ResidentBatches:
     def __init__(self, batches: RankingBatches, device: torch.device) -> None:
-        self._options, self._known, self._device = batches.options, batches.ids, device
-        self.n_instances, group = batches.n_instances, 1 + self._options.n_negatives
-        self.groups_per_step = self._options.groups_per_step(self.n_instances, group, largest=_LARGEST_BATCH)
-        self._users, self._items, self._rows = (self._put(one) for one in (batches.users, batches.items, batches.rows))
-        self._weights = None if batches.weights is None else self._put(batches.weights)
+        self._options, self._ids, self._device = batches.options, batches.ids, device
+        self.n_instances, group_size = batches.n_instances, 1 + self._options.n_negatives
+        self.groups_per_step = self._options.groups_per_step(self.n_instances, group_size, largest=_LARGEST_BATCH)
+        self._users, self._items, self._rows = (self._upload(array) for array in (batches.users, batches.items, batches.rows))
+        self._weights = None if batches.weights is None else self._upload(batches.weights)
         encoded = batches.encoded
-        self._user, self._item = self._table(encoded.user), self._table(encoded.item)
-        self._context = self._table(encoded.context) if encoded.context.ids.shape[1] else None
-        self._trained_items, self._trained_rows = self._put(self._known.trained_items), self._put(self._known.trained_rows)
-        self._untrained = bool((~self._known.trained_items).any())
-        self._line = {name: self._put(one) for name, one in batches.negatives.sampler.line().items()}
+        self._user, self._item = self._upload_table(encoded.user), self._upload_table(encoded.item)
+        self._context = self._upload_table(encoded.context) if encoded.context.ids.shape[1] else None
+        self._trained_items, self._trained_rows = self._upload(self._ids.trained_items), self._upload(self._ids.trained_rows)
+        self._has_untrained = bool((~self._ids.trained_items).any())
+        self._negatives = {name: self._upload(array) for name, array in batches.negatives.sampler.line().items()}
         batches.negatives.sampler.check(batches.users, 1)
         self._host = batches
         self._by_user: tuple[Tensor, ...] | None = None
-        self._known_items = torch.nonzero(self._trained_items).flatten()
+        self._positive_items = torch.nonzero(self._trained_items).flatten()
 
     def epoch(self, number: int) -> Iterator[DeviceBatch]:
         random = self._random(13, number)
         order = torch.randperm(len(self._users), generator=random, device=self._device)
-        group = 1 + self._options.n_negatives
-        at_once = max(1, _INSTANCES_AT_ONCE // (self.groups_per_step * group)) * self.groups_per_step
+        group_size = 1 + self._options.n_negatives
+        n_groups = max(1, _INSTANCES_PER_BATCH // (self.groups_per_step * group_size)) * self.groups_per_step
         fixed = None if self._options.fresh else self._fixed()
-        for start in range(0, len(order), at_once):
-            chosen = order[start : start + at_once]
+        for start in range(0, len(order), n_groups):
+            chosen = order[start : start + n_groups]
             negatives = self._draw(self._users[chosen], random) if fixed is None else fixed[chosen]
             yield self._batch(chosen, negatives, random)
 
@@ -57,7 +57,7 @@ class ResidentBatches:
             return None
         if self._by_user is None:
             by_user = host.by_user
-            self._by_user = tuple(self._put(one) for one in (by_user.places, by_user.starts, by_user.counts))
+            self._by_user = tuple(self._upload(array) for array in (by_user.places, by_user.starts, by_user.counts))
         return ResidentColdStartSampler(self, host, self._by_user, self._random(15, number))
 
     def _fixed(self) -> Tensor:
@@ -68,17 +68,17 @@ class ResidentBatches:
         return torch.Generator(self._device).manual_seed(int(seed) >> 1)
 
     def _draw(self, users: Tensor, random: torch.Generator) -> Tensor:
-        """As NegativeSampler.draw: a place on the line from which the user's own items are cut out."""
-        line, n = self._line, self._options.n_negatives
-        asked = users.long().repeat_interleave(n)
-        free = line["free"][asked]
-        share = torch.rand(len(asked), generator=random, device=self._device, dtype=torch.float64)
+        """As NegativeSampler.draw: a position among what the user's own items leave of all candidates' weights."""
+        sampler, n = self._negatives, self._options.n_negatives
+        users = users.long().repeat_interleave(n)
+        free = sampler["free"][users]
+        share = torch.rand(len(users), generator=random, device=self._device, dtype=torch.float64)
         drawn = torch.minimum((share * free).long(), free - 1)
-        passed = torch.searchsorted(line["keys"], asked * (line["total"] + 1) + drawn, right=True)
-        place = drawn + line["cut_before"][passed] - line["cut_before"][line["first"][asked]]
-        if "ends" in line:
-            place = torch.searchsorted(line["ends"], place, right=True)
-        return line["candidates"][place].view(-1, n)
+        passed = torch.searchsorted(sampler["keys"], users * (sampler["total"] + 1) + drawn, right=True)
+        place = drawn + sampler["cut_before"][passed] - sampler["cut_before"][sampler["first"][users]]
+        if "ends" in sampler:
+            place = torch.searchsorted(sampler["ends"], place, right=True)
+        return sampler["candidates"][place].view(-1, n)
 
     def _batch(self, chosen: Tensor, negatives: Tensor, random: torch.Generator) -> DeviceBatch:
         items = torch.cat([self._items[chosen, None], negatives], dim=1).long()
@@ -86,11 +86,11 @@ class ResidentBatches:
         item_ids, item_x = self._item[0][items], self._item[1][items]
         labels = torch.full(items.shape, -1.0, device=self._device)
         labels[:, 0] = 1.0
-        if self._untrained:
+        if self._has_untrained:
             untrained = ~self._trained_items[items] & (labels < 0)
-            kept = ~untrained.unsqueeze(-1) | self._trained_rows[item_ids.long()]
-            item_x = item_x * kept
-            item_ids[..., 0] = torch.where(untrained, self._known.negative_only_row, item_ids[..., 0])
+            is_trained = ~untrained.unsqueeze(-1) | self._trained_rows[item_ids.long()]
+            item_x = item_x * is_trained
+            item_ids[..., 0] = torch.where(untrained, self._ids.negative_only_row, item_ids[..., 0])
             item_x[..., 0] = torch.where(untrained, 1.0, item_x[..., 0])
         weights = torch.ones(len(chosen), device=self._device) if self._weights is None else self._weights[chosen]
         return DeviceBatch(user_ids, user_x, item_ids, item_x, labels, weights)
@@ -104,24 +104,24 @@ class ResidentBatches:
         rows = self._rows[chosen].long()
         return torch.cat([ids, self._context[0][rows]], dim=1), torch.cat([x, self._context[1][rows]], dim=1)
 
-    def item_side(self, known: Tensor) -> tuple[Tensor, Tensor]:
+    def item_side(self, numbers: Tensor) -> tuple[Tensor, Tensor]:
         """Of items that have a positive, by their number among these."""
-        items = self._known_items[known]
+        items = self._positive_items[numbers]
         return self._item[0][items], self._item[1][items]
 
     @property
-    def n_known(self) -> int:
-        return len(self._known_items)
+    def n_positive_items(self) -> int:
+        return len(self._positive_items)
 
-    def _table(self, table: AttributeTable) -> tuple[Tensor, Tensor]:
-        return self._put(table.ids), self._put(table.values)
+    def _upload_table(self, table: AttributeTable) -> tuple[Tensor, Tensor]:
+        return self._upload(table.ids), self._upload(table.values)
 
-    def _put(self, values: npt.NDArray[Any]) -> Tensor:
+    def _upload(self, values: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.array(values)).to(self._device)
 
 
 class ResidentColdStartSampler:
-    """As Meetings; the latest choices, which are few, are drawn by the host."""
+    """As ColdStartSampler; the latest choices, which are few, are drawn by the host."""
 
     def __init__(
         self, batches: ResidentBatches, host: ColdStartSampler, by_user: tuple[Tensor, ...], random: torch.Generator
@@ -137,7 +137,7 @@ class ResidentColdStartSampler:
         row = torch.minimum((share * counts[chosen]).long(), counts[chosen] - 1)
         user_side = self._batches.user_side(places[starts[chosen] + row].repeat_interleave(rows))
         shape = (n_steps, 1, rows, self.group)
-        drawn = torch.randint(self._batches.n_known, shape, generator=self._random, device=device)
+        drawn = torch.randint(self._batches.n_positive_items, shape, generator=self._random, device=device)
         drawn = drawn.expand(-1, n_users, -1, -1).reshape(-1, self.group)
-        nothing, ones = torch.zeros(drawn.shape, device=device), torch.ones(len(drawn), device=device)
-        return DeviceBatch(*user_side, *self._batches.item_side(drawn), nothing, ones)
+        labels, weights = torch.zeros(drawn.shape, device=device), torch.ones(len(drawn), device=device)
+        return DeviceBatch(*user_side, *self._batches.item_side(drawn), labels, weights)

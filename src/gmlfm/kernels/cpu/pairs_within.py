@@ -1,0 +1,94 @@
+"""GML-FM's pairs within a side, which is slots[place, g] with values xs[group, g], n attributes: forward and backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gmlfm.kernels.cpu.arrays import Floats, Ints
+from gmlfm.kernels.cpu.jit import compiled
+from gmlfm.kernels.cpu.maths import add_difference, add_scaled
+from gmlfm.kernels.cpu.pairs_transform import PairsShape
+
+_ZERO, _ONE, _TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
+
+
+@compiled
+def within(
+    shape: PairsShape,
+    slots: Ints,
+    place: int,
+    g: int,
+    xs: Floats,
+    group: int,
+    n: int,
+    h: Floats,
+    v: Floats,
+    z: Floats,
+    norms: Floats,
+) -> Any:
+    """The sum over the pairs."""
+    total = _ZERO
+    for i in range(1, n):
+        x, slot = xs[group, g, i], slots[place, g, i]
+        if x == 0:
+            continue
+        for j in range(i):
+            if xs[group, g, j] != 0:
+                weight, distance = weight_and_distance(shape, slot, slots[place, g, j], h, v, z, norms)
+                total += x * xs[group, g, j] * weight * distance
+    return total
+
+
+@compiled
+def within_back(
+    shape: PairsShape,
+    score_grad: Any,
+    slots: Ints,
+    place: int,
+    g: int,
+    xs: Floats,
+    group: int,
+    n: int,
+    h: Floats,
+    v: Floats,
+    z: Floats,
+    norms: Floats,
+    v_grads: Floats,
+    z_grads: Floats,
+    h_grad: Floats,
+) -> None:
+    for i in range(1, n):
+        x, slot = xs[group, g, i], slots[place, g, i]
+        if x == 0:
+            continue
+        for j in range(i):
+            if xs[group, g, j] == 0:
+                continue
+            other = slots[place, g, j]
+            weight, distance = weight_and_distance(shape, slot, other, h, v, z, norms)
+            by_weight = score_grad * x * xs[group, g, j] * distance
+            by_product = score_grad * x * xs[group, g, j] * weight * (_ONE if shape.cosine else -_TWO)
+            for k in range(shape.k):
+                v_grads[slot, k] += by_weight * h[k] * v[other, k]
+            for k in range(shape.k):
+                v_grads[other, k] += by_weight * h[k] * v[slot, k]
+            for k in range(shape.k):
+                h_grad[k] += by_weight * v[slot, k] * v[other, k]
+            if shape.cosine:
+                add_scaled(z_grads, slot, by_product, z, other)
+                add_scaled(z_grads, other, by_product, z, slot)
+            else:
+                add_difference(z_grads, slot, by_product, z, other, slot)
+                add_difference(z_grads, other, by_product, z, slot, other)
+
+
+@compiled
+def weight_and_distance(shape: PairsShape, slot: int, other: int, h: Floats, v: Floats, z: Floats, norms: Floats) -> Any:
+    """h^T (v_i * v_j) and D(z_i, z_j)."""
+    weight, product = _ZERO, _ZERO
+    for k in range(shape.k):
+        weight += h[k] * v[slot, k] * v[other, k]
+        product += z[slot, k] * z[other, k]
+    return weight, product if shape.cosine else norms[slot] + norms[other] - _TWO * product
