@@ -56,11 +56,11 @@ def trained(model: GradientModel, lr_scale: float = 1.0, objective: Any = square
     trainer = Trainer(model, N_ROWS, TrainingOptions(**{"optimiser": "sgd", "lr": LR, **options}))
     batch = batch_of(12, 3, 4, 2)
     leaf = trainer.table.clone().requires_grad_()
-    sides = [
+    attributes = [
         Attributes(torch.from_numpy(ids.astype(np.int64)), torch.from_numpy(x))
         for ids, x in ((batch.user_ids, batch.user_x), (batch.item_ids, batch.item_x))
     ]
-    loss = objective(model.scores(model.transform_rows(leaf), *sides), torch.from_numpy(batch.labels), None)
+    loss = objective(model.scores(model.transform_rows(leaf), *attributes), torch.from_numpy(batch.labels), None)
     (gradient,) = torch.autograd.grad(loss, [leaf])
     ((mean_loss, n_instances),) = trainer.steps().run(batch, 12)
     assert (mean_loss, n_instances) == (pytest.approx(float(loss.detach()), rel=1e-5), 48)
