@@ -1,4 +1,4 @@
-"""Where a compiled GML-FM step's time goes: its parts one after another on one lane, microseconds.
+"""Where a compiled GML-FM step's time goes: its parts one after another on one thread, microseconds.
 
 python benchmarks/step_profile.py [--data-root DIR] [--k 64] [--batch 256]     # real ML-1M rows, else the built-in market's
 """
@@ -14,9 +14,10 @@ import numpy as np
 from gmlfm import load_dataset
 from gmlfm.errors import DataError
 from gmlfm.fitting.memory import MemoryPlan
-from gmlfm.kernels.cpu import gml
-from gmlfm.kernels.cpu.rows import give_slots, take_slots_back
-from gmlfm.training.engines.cpu import CompiledSteps, _one_blas_thread
+from gmlfm.kernels.cpu.pairs import walk_pairs
+from gmlfm.kernels.cpu.pairs_transform import finish_rows, matrices_of, transform
+from gmlfm.kernels.cpu.rows import assign_slots, release_slots
+from gmlfm.training.engines.cpu import PairsEngine, one_blas_thread
 from gmlfm.training.loop import Trainer
 from gmlfm.training.settings import Settings
 
@@ -32,41 +33,41 @@ def main() -> None:
     except DataError:
         data = load_dataset("bazaar")
     settings = Settings.make("gml-fm", "topn", {"k": options.k, "batch_size": options.batch, "threads": 1})
-    material = MemoryPlan(data, settings, "leave-one-out", {}, "cpu").first()
-    batches = material.batches()
+    inputs = MemoryPlan(data, settings, "leave-one-out", {}, "cpu").first()
+    batches = inputs.batches()
     size = batches.groups_per_step
-    steps = Trainer(settings.build(material.layout), material.layout.n_rows, settings.training).steps()
-    assert isinstance(steps, CompiledSteps)
-    groups = steps.groups(next(batches.epoch(0)))
-    rows, line, rule, shape = steps._rows, steps._dense.values[0], steps._rule, steps.shape()
-    work = steps._work(size, groups)
+    engine = Trainer(settings.build(inputs.layout), inputs.layout.n_rows, settings.training).steps()
+    assert isinstance(engine, PairsEngine)
+    groups = engine.groups(next(batches.epoch(0)))
+    rows, packed_params, rule, shape = engine.rows, engine.dense.values[0], engine.rule, engine.shape
+    work = engine.work(size, groups)
     share = np.float32(1 / groups.labels[:size].size)
 
     def slots() -> int:
-        found = give_slots(groups, 0, size, rows.slot, work.rows, work.user_side, work.item_side)
-        take_slots_back(rows.slot, work.rows, found)
-        return found
+        n_distinct = assign_slots(groups, 0, size, rows.slot, work.rows, work.user_slots, work.item_slots)
+        release_slots(rows.slot, work.rows, n_distinct)
+        return n_distinct
 
-    with _one_blas_thread():
-        found = slots()
-        source, matrix = work.features[0, :found], gml.matrices_of(shape, line)[0]
+    with one_blas_thread():
+        n_distinct = slots()
+        source, matrix = work.features[0, :n_distinct], matrices_of(shape, packed_params)[0]
         parts: dict[str, Callable[[], object]] = {
             "distinct rows": slots,
-            "transform": lambda: gml.transform(shape, rows.table, line, work, 0, found),
-            "pairs, forward and back": lambda: gml.walk_groups(
-                shape, rule, groups, share, 0, 0, size, line, rows.table, work, found, 0
+            "transform": lambda: transform(shape, rows.table, packed_params, work, 0, n_distinct),
+            "pairs, forward and back": lambda: walk_pairs(
+                shape, rule, groups, share, 0, 0, size, packed_params, rows.table, work, n_distinct, 0
             ),
-            "way back and Adam": lambda: gml.finish_rows(shape, rule, rows, line, work, 0, found, 0, 1),
+            "way back and Adam": lambda: finish_rows(shape, rule, rows, packed_params, work, 0, n_distinct, 0, 1),
             "one matrix product of a transform, by numpy": lambda: source @ matrix.T,
         }
-        print(f"{data.name}, K = {options.k}, batch {options.batch}, {found} distinct rows")
-        for name, part in parts.items():
-            part()
+        print(f"{data.name}, K = {options.k}, batch {options.batch}, {n_distinct} distinct rows")
+        for name, run_part in parts.items():
+            run_part()
             best = float("inf")
             for _ in range(5):
                 started = time.perf_counter()
                 for _ in range(60):
-                    part()
+                    run_part()
                 best = min(best, (time.perf_counter() - started) / 60)
             print(f"{name:>44}  {best * 1e6:7.1f}")
 

@@ -15,13 +15,13 @@ def test_the_best_come_back_from_memory_and_from_disk(largest: int, monkeypatch:
     for change in (1, 2):
         weights["table"] += change
         best.keep(weights)
-    kept = {name: one.clone() for name, one in weights.items()}
-    for one in weights.values():
-        one.zero_()
+    expected = {name: tensor.clone() for name, tensor in weights.items()}
+    for tensor in weights.values():
+        tensor.zero_()
     assert best
-    assert all(torch.equal(one, kept[name]) for name, one in best.tensors().items())
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in best.tensors().items())
     best.put_into(weights)
-    assert all(torch.equal(one, kept[name]) for name, one in weights.items())
-    other = BestWeights()
-    other.load(best.tensors())
-    assert all(torch.equal(one, kept[name]) for name, one in other.tensors().items())
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in weights.items())
+    loaded = BestWeights()
+    loaded.load(best.tensors())
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in loaded.tensors().items())

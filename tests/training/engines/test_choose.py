@@ -14,16 +14,19 @@ from torch import Tensor
 
 from gmlfm.errors import OptionError
 from gmlfm.kernels.spec import KernelSpec, SumsSpec
-from gmlfm.models.base import Attributes, GradientModel, SideScores
 from gmlfm.models.fm import FM
 from gmlfm.models.gmlfm import GMLFM
+from gmlfm.models.gradient import Attributes, GradientModel
 from gmlfm.models.nfm import NFM
+from gmlfm.models.pairwise import SideVectors
 from gmlfm.training.engines import choose, engine_named
 from gmlfm.training.engines.cpu import CpuEngine
 from gmlfm.training.engines.eager import EagerEngine
-from gmlfm.training.loop import Trainer, TrainingOptions
 from gmlfm.training.objectives import GROUPED, OBJECTIVES, register_loss
+from gmlfm.training.options import TrainingOptions
+from gmlfm.training.row_trainer import RowTrainer
 from gmlfm.training.rows import DENSE_OPTIMISERS, ROW_OPTIMISERS, RowSGD, register_optimiser
+from gmlfm.training.settings import Settings
 from tests.training.engines.twins import N_ROWS, batch_of
 
 LR = 0.1
@@ -49,20 +52,21 @@ def squared(scores: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
     return (scores - labels).square().mean()
 
 
-def trained(model: GradientModel, lr_scale: float = 1.0, objective: Any = squared, **options: Any) -> Trainer:
-    """A trainer after one step of gradient descent, whose table and bias are checked against autograd over the whole table."""
+def trained(model: GradientModel, lr_scale: float = 1.0, objective: Any = squared, **options: Any) -> RowTrainer:
+    """A trainer after one step of gradient descent, whose loss and table are checked against autograd over the whole table."""
     torch.manual_seed(2)
-    trainer = Trainer(model, N_ROWS, TrainingOptions(**{"optimiser": "sgd", "lr": LR, **options}))
+    model.eval()  # no dropout
+    trainer = RowTrainer(model, N_ROWS, TrainingOptions(**{"optimiser": "sgd", "lr": LR, **options}))
     batch = batch_of(12, 3, 4, 2)
     leaf = trainer.table.clone().requires_grad_()
-    sides = [
+    attributes = [
         Attributes(torch.from_numpy(ids.astype(np.int64)), torch.from_numpy(x))
         for ids, x in ((batch.user_ids, batch.user_x), (batch.item_ids, batch.item_x))
     ]
-    loss = objective(model.scores(model.transform_rows(leaf), *sides), torch.from_numpy(batch.labels), None)
+    loss = objective(model.scores(model.transform_rows(leaf), *attributes), torch.from_numpy(batch.labels), None)
     (gradient,) = torch.autograd.grad(loss, [leaf])
-    ((mean_loss, n_instances),) = trainer.steps().run(batch, 12)
-    assert (mean_loss, n_instances) == (pytest.approx(float(loss), rel=1e-5), 48)
+    ((mean_loss, n_instances),) = trainer.engine.run(batch, 12)
+    assert (mean_loss, n_instances) == (pytest.approx(float(loss.detach()), rel=1e-5), 48)
     torch.testing.assert_close(trainer.table, leaf.detach() - LR * lr_scale * gradient)
     return trainer
 
@@ -95,9 +99,17 @@ class ShiftedFM(FM):
 class DoubledFM(FM):
     """Inherits FM's spec, which no longer says what it computes."""
 
-    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideScores:
+    def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideVectors:
         side = super().side_vectors(rows, attributes, is_user=is_user)
-        return SideScores(2.0 * side.self_terms, side.vector)
+        return SideVectors(2.0 * side.self_terms, side.vector)
+
+
+class ScaledFM(FM):
+    """Its spec leaves a parameter out."""
+
+    def __init__(self, k: int) -> None:
+        super().__init__(k)
+        self.scale = torch.nn.Parameter(torch.ones(()))
 
 
 class FMWithLoss(FM):
@@ -110,7 +122,7 @@ class FMWithSquaredLoss(FM):
 
 def test_a_model_with_kernels_is_compiled() -> None:
     for model in (FM(4), GMLFM(4)):
-        engine = trained(model).steps()
+        engine = trained(model).engine
         assert isinstance(engine, CpuEngine)
         assert not engine.takes_device_batches
 
@@ -119,7 +131,7 @@ def test_an_added_loss_is_trained_by_the_eager_engine(caplog: pytest.LogCaptureF
     register_loss("absolute")(absolute)
     with caplog.at_level(logging.INFO, "gmlfm"):
         for _ in range(2):
-            assert isinstance(trained(FM(4), objective=absolute, loss="absolute").steps(), EagerEngine)
+            assert isinstance(trained(FM(4), objective=absolute, loss="absolute").engine, EagerEngine)
     assert logged(caplog, "the loss 'absolute' has no kernel") == [logging.WARNING]
 
 
@@ -131,7 +143,7 @@ def test_an_added_optimiser_is_trained_by_the_eager_engine(caplog: pytest.LogCap
     register_optimiser("half-sgd", RowHalfSGD, torch.optim.SGD)
     with caplog.at_level(logging.INFO, "gmlfm"):
         for _ in range(2):
-            assert isinstance(trained(FM(4), lr_scale=0.5, optimiser="half-sgd").steps(), EagerEngine)
+            assert isinstance(trained(FM(4), lr_scale=0.5, optimiser="half-sgd").engine, EagerEngine)
     assert logged(caplog, "the optimiser 'half-sgd' has no kernel") == [logging.WARNING]
 
 
@@ -141,6 +153,7 @@ def test_an_added_optimiser_is_trained_by_the_eager_engine(caplog: pytest.LogCap
         (OtherFM, "a OtherSpec has no kernel"),
         (ShiftedFM, "a ShiftedSpec has no kernel"),
         (DoubledFM, "DoubledFM has no kernel with these settings"),
+        (ScaledFM, "ScaledFM has other parameters than its kernel spec"),
         (NFM, "NFM has no kernel with these settings"),
         (lambda k: GMLFM(k, distance="manhattan"), "GMLFM has no kernel with these settings"),
         (lambda k: GMLFM(k, weight=False), "GMLFM has no kernel with these settings"),
@@ -152,7 +165,7 @@ def test_a_model_without_kernels_is_trained_by_the_eager_engine(
 ) -> None:
     with caplog.at_level(logging.INFO, "gmlfm"):
         for _ in range(2):
-            assert isinstance(trained(make(4)).steps(), EagerEngine)
+            assert isinstance(trained(make(4)).engine, EagerEngine)
     assert logged(caplog, reason) == [logging.INFO]
     with pytest.raises(OptionError, match=f"engine is 'compiled', but {reason}; use auto or eager."):
         trained(make(4), engine="compiled")
@@ -160,17 +173,19 @@ def test_a_model_without_kernels_is_trained_by_the_eager_engine(
 
 @pytest.mark.parametrize(("model", "loss"), [(FMWithLoss(4), "mine"), (FMWithSquaredLoss(4), "squared")])
 def test_a_loss_that_a_model_brings_comes_before_the_registered_ones(model: GradientModel, loss: str) -> None:
-    assert isinstance(trained(model, objective=absolute, loss=loss).steps(), EagerEngine)
-    with pytest.raises(OptionError, match=f"engine is 'compiled', but the loss '{loss}' has no kernel; use auto or eager."):
+    assert isinstance(trained(model, objective=absolute, loss=loss).engine, EagerEngine)
+    with pytest.raises(
+        OptionError, match=f"engine is 'compiled', but the loss '{loss}' of {type(model).__name__} has no kernel; use"
+    ):
         trained(model, objective=absolute, loss=loss, engine="compiled")
 
 
 @pytest.mark.parametrize("name", ["eager", "reference"])
 def test_the_eager_engine_by_its_name_and_that_of_old_runs(name: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "gmlfm"):
-        assert isinstance(trained(FM(4), engine=name).steps(), EagerEngine)
+        assert isinstance(trained(FM(4), engine=name).engine, EagerEngine)
     assert not caplog.records
-    TrainingOptions(engine=name).check("topn", 2)
+    assert Settings.make("fm", "topn", {"engine": name}).training.engine == "eager"
 
 
 def test_an_unknown_engine_is_refused() -> None:

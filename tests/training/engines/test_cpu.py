@@ -9,19 +9,20 @@ import pytest
 import torch
 
 from gmlfm.errors import DataError
-from gmlfm.models.base import GradientModel
 from gmlfm.models.fm import FM
 from gmlfm.models.gmlfm import GMLFM
+from gmlfm.models.gradient import GradientModel
 from gmlfm.models.mf import MF
 from gmlfm.models.transfm import TransFM
 from gmlfm.training.engines.cpu import CpuEngine, cpu_engine
 from gmlfm.training.engines.eager import EagerEngine
-from gmlfm.training.loop import Trainer, TrainingOptions
+from gmlfm.training.options import TrainingOptions
+from gmlfm.training.row_trainer import RowTrainer
 from gmlfm.training.sampling.groups import Batch
 from tests.training.engines.twins import GML, N_ROWS, batch_of, in_double, largest_difference, started
 
 
-def engine_of(trainer: Trainer) -> CpuEngine:
+def engine_of(trainer: RowTrainer) -> CpuEngine:
     spec = trainer.model.kernel_spec()
     assert spec is not None
     return cpu_engine(spec, trainer.rows, trainer.dense, trainer.options)
@@ -73,11 +74,11 @@ def test_models_of_sums(model: GradientModel, threads: int) -> None:
 
 
 def test_matrix_factorization_looks_at_ids_alone() -> None:
-    trainers = [Trainer(MF(4), N_ROWS, TrainingOptions()) for _ in range(2)]
+    trainers = [RowTrainer(MF(4), N_ROWS, TrainingOptions()) for _ in range(2)]
     wide = batch_of(20, 3, 3, 4)
     narrow = Batch(wide.user_ids[:, :1], wide.user_x[:, :1], wide.item_ids[..., :1], wide.item_x[..., :1], wide.labels, None)
     for trainer, batch in zip(trainers, (wide, narrow), strict=True):
-        list(trainer.steps().run(batch, 5))
+        list(trainer.engine.run(batch, 5))
     assert torch.equal(trainers[0].table, trainers[1].table)
 
 
@@ -149,7 +150,7 @@ def test_rows_without_any_attribute_learn_the_bias_alone() -> None:
         batch.labels,
         None,
     )
-    trainer = Trainer(FM(4), N_ROWS, TrainingOptions(optimiser="sgd", lr=0.1))
+    trainer = RowTrainer(FM(4), N_ROWS, TrainingOptions(optimiser="sgd", lr=0.1))
     before = trainer.table.clone()
     list(engine_of(trainer).run(empty, 6))
     assert torch.equal(trainer.table, before)
@@ -163,7 +164,7 @@ def test_the_same_threads_give_the_same_numbers() -> None:
     states = []
     for _ in range(2):
         torch.manual_seed(1)
-        trainer = Trainer(GMLFM(8, **GML["recommended"]), N_ROWS, TrainingOptions(threads=2))
+        trainer = RowTrainer(GMLFM(8, **GML["recommended"]), N_ROWS, TrainingOptions(threads=2))
         list(engine_of(trainer).run(batch_of(64, 3, 5, 2), 16))
         states.append(trainer.state()[0])
     assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())
@@ -180,7 +181,7 @@ def test_a_loss_that_is_no_number_changes_nothing() -> None:
 
 
 def test_a_row_outside_the_table_is_refused() -> None:
-    trainer = Trainer(FM(4), N_ROWS, TrainingOptions())
+    trainer = RowTrainer(FM(4), N_ROWS, TrainingOptions())
     batch = batch_of(6, 2, 2, 2)
     batch.item_ids[3, 1, 0] = N_ROWS
     with pytest.raises(DataError, match="a batch names row 40; the table has 40"):

@@ -15,38 +15,39 @@ if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("no GPU", allow_module_level=True)
 
 from gmlfm.errors import DataError
-from gmlfm.models.base import GradientModel
 from gmlfm.models.fm import FM
 from gmlfm.models.gmlfm import GMLFM
+from gmlfm.models.gradient import GradientModel
 from gmlfm.models.mf import MF
 from gmlfm.models.transfm import TransFM
 from gmlfm.training.checkpoint import newest_checkpoint, save_checkpoint
 from gmlfm.training.engines.cuda import CudaEngine
 from gmlfm.training.engines.eager import EagerEngine
 from gmlfm.training.engines.packing import NoKernelError
-from gmlfm.training.loop import Trainer, TrainingOptions
+from gmlfm.training.options import TrainingOptions
+from gmlfm.training.row_trainer import RowTrainer
 from tests.training.engines.twins import GML, N_ROWS, batch_of, in_double, largest_difference, started
 
 pytestmark = pytest.mark.gpu
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def engine_of(trainer: Trainer) -> CudaEngine:
+def engine_of(trainer: RowTrainer) -> CudaEngine:
     spec = trainer.model.kernel_spec()
     assert spec is not None
     return CudaEngine(spec, trainer.rows, trainer.dense, trainer.options, graphs=DEVICE == "cuda")
 
 
-def moved(trainer: Trainer) -> Trainer:
+def moved(trainer: RowTrainer) -> RowTrainer:
     """The same state on the device."""
-    twin = Trainer(copy.deepcopy(trainer.model), N_ROWS, trainer.options, DEVICE)
+    twin = RowTrainer(copy.deepcopy(trainer.model), N_ROWS, trainer.options, device=DEVICE)
     twin.load_state(*trainer.state())
     return twin
 
 
-def started_like(trainer: Trainer) -> Trainer:
+def started_like(trainer: RowTrainer) -> RowTrainer:
     """The same state on the CPU, sharing nothing."""
-    twin = Trainer(copy.deepcopy(trainer.model).cpu(), N_ROWS, trainer.options)
+    twin = RowTrainer(copy.deepcopy(trainer.model).cpu(), N_ROWS, trainer.options)
     twin.load_state({name: tensor.detach().cpu().clone() for name, tensor in trainer.state()[0].items()}, trainer.state()[1])
     return twin
 
@@ -152,11 +153,11 @@ def test_begun_on_the_device_and_resumed_on_a_cpu(tmp_path: Path) -> None:
     list(engine_of(on_device).run(batch, 8))
     on_device.epoch = 1
     save_checkpoint(tmp_path, *on_device.state())
-    resumed = Trainer(copy.deepcopy(on_device.model).cpu(), N_ROWS, on_device.options)
+    resumed = RowTrainer(copy.deepcopy(on_device.model).cpu(), N_ROWS, on_device.options)
     checkpoint = newest_checkpoint(tmp_path)
     assert checkpoint is not None
     resumed.load_state(*checkpoint)
-    list(resumed.steps().run(batch, 8))
+    list(resumed.engine.run(batch, 8))
     eager = EagerEngine(exact.model, exact.rows, exact.dense, "squared")
     for step in [*batch.steps(8), *batch.steps(8)]:
         eager.step(step)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 
 from gmlfm import load_dataset
@@ -21,42 +20,40 @@ from gmlfm.training.sampling.groups import IdRows
 from gmlfm.training.sampling.negatives import TrainingNegatives, training_sampler
 
 
-def batches_of(data: Dataset, options: BatchOptions, **sampling: Any) -> RankingBatches:
-    split = make_split(data, "leave-one-out", seed=0)
-    rows = split.train
+def batches_of(data: Dataset, options: BatchOptions) -> RankingBatches:
+    rows = make_split(data, "leave-one-out", seed=0).train
     encoder = Encoder.fit(data, rows)
     encoded = encoder.encode(data)
     users, items = data.user_numbers[rows], data.item_numbers[rows]
-    negatives = TrainingNegatives(
-        training_sampler(data, split, **sampling), users, options.n_negatives, options.seed, options.fresh
-    )
-    return RankingBatches(users, items, rows, encoded, IdRows.of(encoder, items, encoded.item), negatives, options)
+    sampler = training_sampler(data, rows)
+    negatives = TrainingNegatives(sampler, users, options.n_negatives, options.seed, options.fresh)
+    counts = np.bincount(items, minlength=len(encoded.item))
+    id_rows = IdRows.from_counts(encoder.fields, counts, encoded.item)
+    return RankingBatches(users, items, rows, encoded, id_rows, negatives, options)
 
 
-@pytest.mark.parametrize("weighting", ["uniform", "popularity"])
-def test_the_same_rules_on_the_device(small_market: Path, weighting: str) -> None:
+def test_the_same_rules_on_the_device(small_market: Path) -> None:
     options = BatchOptions(batch_size=300, n_negatives=3, cold_start_rate=0.0)
-    host = batches_of(load_dataset(small_market), options, weighting=weighting)
+    host = batches_of(load_dataset(small_market), options)
     resident = ResidentBatches(host, torch.device("cpu"))
-    (found,) = resident.epoch(0)
-    here = next(host.epoch(0))
-    assert found.labels.shape == (len(host.users), 4)
+    (batch,) = resident.epoch(0)
+    assert batch.labels.shape == (len(host.users), 4)
     assert resident.groups_per_step == host.groups_per_step == 75
 
     # Every positive once, with its own user and context.
     def positives(user_side: Any, item_side: Any) -> list[tuple[int, ...]]:
-        return sorted((*map(int, one), *map(int, other)) for one, other in zip(user_side, item_side, strict=True))
+        return sorted((*map(int, user), *map(int, item)) for user, item in zip(user_side, item_side, strict=True))
 
-    score_all = [one for one in host.epoch(0)]
-    user_side = np.concatenate([one.user_ids for one in score_all])
-    item_side = np.concatenate([one.item_ids[:, 0] for one in score_all])
-    assert positives(found.user_ids.numpy(), found.item_ids[:, 0].numpy()) == positives(user_side, item_side)
-    assert found.user_x.shape[1] == here.user_x.shape[1]
-    # Negatives are items that the user has not in training; what has no positive stands at the decoy.
-    drawn = found.item_ids[:, 1:, 0].numpy()
-    own = {(int(user), int(item)) for user, item in zip(user_side[:, 0], item_side[:, 0], strict=True)}
-    pairs = {(int(user), int(item)) for user, items in zip(found.user_ids[:, 0], drawn, strict=True) for item in items}
-    assert not own & pairs
+    host_batches = list(host.epoch(0))
+    user_side = np.concatenate([host_batch.user_ids for host_batch in host_batches])
+    item_side = np.concatenate([host_batch.item_ids[:, 0] for host_batch in host_batches])
+    assert positives(batch.user_ids.numpy(), batch.item_ids[:, 0].numpy()) == positives(user_side, item_side)
+    assert batch.user_x.shape[1] == host_batches[0].user_x.shape[1]
+    # Negatives are items that the user has not in training; what has no positive has the row of negatives only.
+    drawn = batch.item_ids[:, 1:, 0].numpy()
+    positive_pairs = {(int(user), int(item)) for user, item in zip(user_side[:, 0], item_side[:, 0], strict=True)}
+    pairs = {(int(user), int(item)) for user, items in zip(batch.user_ids[:, 0], drawn, strict=True) for item in items}
+    assert not positive_pairs & pairs
     trained = set(item_side[:, 0].tolist())
     assert set(drawn.ravel().tolist()) <= trained | {host.ids.negative_only_row}
     assert (drawn == host.ids.negative_only_row).any()
@@ -65,35 +62,35 @@ def test_the_same_rules_on_the_device(small_market: Path, weighting: str) -> Non
 def test_draws_differ_by_epoch_and_come_again(small_market: Path) -> None:
     host = batches_of(load_dataset(small_market), BatchOptions(n_negatives=2, cold_start_rate=0.3))
     resident = ResidentBatches(host, torch.device("cpu"))
-    first, again, later = (next(iter(resident.epoch(number))) for number in (0, 0, 1))
-    assert torch.equal(first.item_ids, again.item_ids)
-    assert not torch.equal(first.item_ids, later.item_ids)
+    batch, same_epoch, next_epoch = (next(iter(resident.epoch(number))) for number in (0, 0, 1))
+    assert torch.equal(batch.item_ids, same_epoch.item_ids)
+    assert not torch.equal(batch.item_ids, next_epoch.item_ids)
 
 
-def test_meetings_on_the_device_are_drawn_as_on_the_host(small_market: Path) -> None:
+def test_cold_start_steps_on_the_device_are_drawn_as_on_the_host(small_market: Path) -> None:
     host = batches_of(load_dataset(small_market), BatchOptions(n_negatives=2, cold_start_rate=0.3))
     resident = ResidentBatches(host, torch.device("cpu"))
-    found, there = resident.cold_start_sampler(0), host.cold_start_sampler(0)
-    assert found is not None
-    assert there is not None
-    grid = Grid(n_users=400, rows=5)
-    here, beside = found.at_random(4, grid), there.at_random(4, grid)
-    assert here.labels.shape == beside.labels.shape == (4 * 400 * 5, 3)
-    user_side, item_side = here.user_ids.view(4, 400, 5, -1), here.item_ids.view(4, 400, 5, 3, -1)
+    sampler, host_sampler = resident.cold_start_sampler(0), host.cold_start_sampler(0)
+    assert sampler is not None
+    assert host_sampler is not None
+    grid = Grid(n_users=400, n_groups=5)
+    batch, host_batch = sampler.draw_grid(4, grid), host_sampler.draw_grid(4, grid)
+    assert batch.labels.shape == host_batch.labels.shape == (4 * 400 * 5, 3)
+    user_side, item_side = batch.user_ids.view(4, 400, 5, -1), batch.item_ids.view(4, 400, 5, 3, -1)
     assert bool((user_side == user_side[:, :, :1]).all())
     assert bool((item_side == item_side[:, :1]).all())
     users = set(host.encoded.user.ids[host.users, 0].tolist())
     items = set(host.encoded.item.ids[host.ids.trained_items, 0].tolist())
-    for one in (here, beside):
-        assert {int(row) for row in one.user_ids[:, 0]} <= users
-        assert {int(row) for row in one.item_ids[..., 0].flatten()} <= items
-    # All users alike, however many rows they have: the busiest is drawn about as often on both, and not by her rows.
+    for ids in ((batch.user_ids, batch.item_ids), (host_batch.user_ids, host_batch.item_ids)):
+        assert {int(row) for row in ids[0][:, 0]} <= users
+        assert {int(row) for row in ids[1][..., 0].flatten()} <= items
+    # All users alike, however many rows they have: the busiest is drawn about as often on both, and not by the number of rows.
     busiest = int(host.encoded.user.ids[np.bincount(host.users).argmax(), 0])
-    drawn = [float(np.mean(np.asarray(one.user_ids[:, 0]) == busiest)) for one in (here, beside)]
+    drawn = [float(np.mean(np.asarray(ids[:, 0]) == busiest)) for ids in (batch.user_ids, host_batch.user_ids)]
     assert max(drawn) < 3 / len(users) < np.bincount(host.users).max() / len(host.users)
-    again = resident.cold_start_sampler(0)
-    assert again is not None
-    assert torch.equal(again.at_random(4, grid).item_ids, here.item_ids)
+    same_sampler = resident.cold_start_sampler(0)
+    assert same_sampler is not None
+    assert torch.equal(same_sampler.draw_grid(4, grid).item_ids, batch.item_ids)
     assert batches_of(load_dataset(small_market), BatchOptions(cold_start_rate=0.0)).cold_start_sampler(0) is None
 
 
@@ -103,6 +100,7 @@ def test_fixed_negatives_stay_beside_their_positive(small_market: Path) -> None:
 
     def rows(number: int) -> list[tuple[int, ...]]:
         (batch,) = resident.epoch(number)
-        return sorted((*map(int, one), *map(int, two.ravel())) for one, two in zip(batch.user_ids, batch.item_ids, strict=True))
+        ids = zip(batch.user_ids, batch.item_ids, strict=True)
+        return sorted((*map(int, user), *map(int, items.ravel())) for user, items in ids)
 
     assert rows(0) == rows(1)

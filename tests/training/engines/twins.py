@@ -7,9 +7,10 @@ import copy
 import numpy as np
 import torch
 
-from gmlfm.models.base import GradientModel
+from gmlfm.models.gradient import GradientModel
 from gmlfm.training.engines.eager import EagerEngine
-from gmlfm.training.loop import Trainer, TrainingOptions
+from gmlfm.training.options import TrainingOptions
+from gmlfm.training.row_trainer import RowTrainer
 from gmlfm.training.sampling.groups import Batch
 
 N_ROWS = 40
@@ -33,16 +34,16 @@ def batch_of(n: int, user_width: int, group: int, item_width: int, seed: int = 0
     return Batch(*side(n, user_width), *side(n, group, item_width), labels, weights)
 
 
-def started(model: GradientModel, options: TrainingOptions) -> Trainer:
+def started(model: GradientModel, options: TrainingOptions) -> RowTrainer:
     """A trainer in the middle of its work: parameters and moments that are not at zero."""
-    trainer = Trainer(model, N_ROWS, options)
+    trainer = RowTrainer(model, N_ROWS, options)
     for batch in batch_of(24, 3, 3, 2, seed=7).steps(8):
         EagerEngine(trainer.model, trainer.rows, trainer.dense, "squared").step(batch)
     return trainer
 
 
-def in_double(trainer: Trainer) -> Trainer:
-    twin = Trainer(copy.deepcopy(trainer.model).double(), N_ROWS, trainer.options)
+def in_double(trainer: RowTrainer) -> RowTrainer:
+    twin = RowTrainer(copy.deepcopy(trainer.model).double(), N_ROWS, trainer.options)
     twin.table = trainer.table.double()
     twin.rows = type(trainer.rows)(twin.table, trainer.options.lr, trainer.options.weight_decay)
     for name, tensor in twin.rows.state().items():
@@ -55,7 +56,7 @@ def relative_difference(tensor: torch.Tensor, exact: torch.Tensor) -> float:
     return float((tensor.double() - exact).norm() / exact.norm().clamp_min(1e-12))
 
 
-def largest_difference(trainer: Trainer, exact: Trainer) -> float:
+def largest_difference(trainer: RowTrainer, exact: RowTrainer) -> float:
     """Of any parameter or moment, relative to its size."""
     tensors, _ = trainer.state()
     exact_tensors, _ = exact.state()

@@ -16,18 +16,9 @@ _ZERO, _ONE, _TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
 
 @compiled
 def within(
-    shape: PairsShape,
-    slots: Ints,
-    place: int,
-    g: int,
-    xs: Floats,
-    group: int,
-    n: int,
-    h: Floats,
-    v: Floats,
-    z: Floats,
+    shape: PairsShape, slots: Ints, place: int, g: int, xs: Floats, group: int, n: int, h: Floats, v: Floats, z: Floats,
     norms: Floats,
-) -> Any:
+) -> Any:  # fmt: skip
     """The sum over the pairs."""
     total = _ZERO
     for i in range(1, n):
@@ -43,22 +34,9 @@ def within(
 
 @compiled
 def within_back(
-    shape: PairsShape,
-    score_grad: Any,
-    slots: Ints,
-    place: int,
-    g: int,
-    xs: Floats,
-    group: int,
-    n: int,
-    h: Floats,
-    v: Floats,
-    z: Floats,
-    norms: Floats,
-    v_grads: Floats,
-    z_grads: Floats,
-    h_grad: Floats,
-) -> None:
+    shape: PairsShape, score_grad: Any, slots: Ints, place: int, g: int, xs: Floats, group: int, n: int, h: Floats, v: Floats,
+    z: Floats, norms: Floats, v_grads: Floats, z_grads: Floats, h_grad: Floats,
+) -> None:  # fmt: skip
     for i in range(1, n):
         x, slot = xs[group, g, i], slots[place, g, i]
         if x == 0:

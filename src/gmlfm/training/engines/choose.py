@@ -62,14 +62,18 @@ def make_engine(
 def _compiled_engine(
     model: GradientModel, rows: RowOptimiser, dense: torch.optim.Optimizer, options: TrainingOptions
 ) -> Engine:
-    own_losses = losses_of(model)
-    if options.loss not in LOSS_CODES or own_losses.keys() & LOSS_CODES.keys():
+    name, spec = type(model).__name__, _kernel_spec(model)
+    if spec is None:
+        raise NoKernelError(f"{name} has no kernel with these settings")
+    if {id(parameter) for parameter in model.parameters()} != {id(parameter) for parameter in spec.parameters}:
+        raise NoKernelError(f"{name} has other parameters than its kernel spec")
+    own_losses = losses_of(model).keys() & {options.loss, *LOSS_CODES}
+    if own_losses:
+        raise NoKernelError(f"the loss '{min(own_losses)}' of {name} has no kernel", logging.WARNING)
+    if options.loss not in LOSS_CODES:
         raise NoKernelError(f"the loss '{options.loss}' has no kernel", logging.WARNING)
     if options.optimiser not in OPTIMISER_CODES:
         raise NoKernelError(f"the optimiser '{options.optimiser}' has no kernel", logging.WARNING)
-    spec = _kernel_spec(model)
-    if spec is None:
-        raise NoKernelError(f"{type(model).__name__} has no kernel with these settings")
     if rows.table.device.type == "cpu":
         from gmlfm.training.engines.cpu import cpu_engine
 

@@ -148,6 +148,3 @@ def _step_function(spec: KernelSpec, loss: int, optimiser: int, weight_decay: fl
     if spec.translated or not spec.linear or spec.user_l2 or spec.item_l2:
         raise NoKernelError("translations, scores without linear weights and L2 by instance have no kernel on a GPU")
     return StepFunction(spec.k, 0, IDENTITY, False, False, NO_DISTANCE, loss, optimiser, weight_decay)
-
-
-DeviceSteps = CudaEngine  # the name of before, for callers that are being moved

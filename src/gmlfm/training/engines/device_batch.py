@@ -36,8 +36,8 @@ class DeviceBatch:
 
     def ids_only(self) -> DeviceBatch:
         """The first attribute of each side."""
-        sides = (self.user_ids[:, :1], self.user_x[:, :1], self.item_ids[..., :1], self.item_x[..., :1])
-        return DeviceBatch(*sides, self.labels, self.weights)
+        attributes = (self.user_ids[:, :1], self.user_x[:, :1], self.item_ids[..., :1], self.item_x[..., :1])
+        return DeviceBatch(*attributes, self.labels, self.weights)
 
     def padded_slice(self, start: int, stop: int, n_groups: int) -> DeviceBatch:
         """The groups start to stop, and behind them empty ones of weight 0, n_groups in all."""

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from gmlfm.errors import OptionError
 from gmlfm.models.gradient import Attributes, GradientModel
-from gmlfm.training.engines.protocol import Engine
 from gmlfm.training.objectives import objective_named
 from gmlfm.training.rows import AllRows, Distinct, RowOptimiser
 from gmlfm.training.sampling.groups import Batch
@@ -34,6 +34,7 @@ class EagerEngine:
         n_rows = len(rows.table)
         self._distinct = AllRows(n_rows) if model.whole_table else Distinct(n_rows)
         self._field_of_row = field_of_row
+        self._name, self._has_stepped = type(model).__name__, False
 
     def run(self, batch: Batch, groups_per_step: int, loss: str | None = None) -> Iterator[tuple[float, int]]:
         for step_batch in batch.steps(groups_per_step):
@@ -56,28 +57,40 @@ class EagerEngine:
         transformed = self.model.transform_rows(leaf)
         weights = None if batch.weights is None else self._tensor(batch.weights)
         objective, labels = objective_named(loss_name or self.loss, self.model), self._tensor(batch.labels)
-        losses = [objective(scores, labels, weights) for scores in self.model.score_sets(transformed, user_side, item_side)]
+        score_sets = self.model.score_sets(transformed, user_side, item_side)
+        losses = [objective(self._checked(scores, labels), labels, weights) for scores in score_sets]
         loss = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
         penalty = self.model.penalty(leaf, user_side, item_side)
         if penalty is not None:
             loss = loss + penalty
         self.dense.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        gradient = leaf.grad
-        assert gradient is not None
+        if leaf.grad is None:
+            raise OptionError(f"{self._name}.scores does not depend on the rows it is given, so there is nothing to learn.")
         result = float(loss.detach())
         if np.isfinite(result):
-            self.rows.step(rows, values, gradient)
+            self.rows.step(rows, values, leaf.grad)
             self.dense.step()
+            self._has_stepped = True
         return result
+
+    def _checked(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """A model of anybody's may be wrong in ways that a loss would hide."""
+        shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+        if shape != tuple(labels.shape):
+            raise OptionError(
+                f"{self._name}.scores returned {shape}; expected the shape {tuple(labels.shape)}, a score for each user and "
+                "each of their items."
+            )
+        if not self._has_stepped and not bool(torch.isfinite(scores).all()):
+            raise OptionError(
+                f"{self._name}.scores gives NaN or infinity in the first step, before anything was learned; check its equation "
+                "and initial_rows."
+            )
+        return scores
 
     def _fields(self, ids: npt.NDArray[np.int32]) -> Tensor | None:
         return None if self._field_of_row is None else self._tensor(self._field_of_row[ids].astype(np.int64))
 
     def _tensor(self, values: np.ndarray[Any, Any]) -> Tensor:
         return torch.from_numpy(np.array(values)).to(self.device)
-
-
-# The names of before, for callers that are being moved.
-Steps = Engine
-ReferenceSteps = EagerEngine

@@ -113,25 +113,25 @@ class StepLaunch:
         buffers, function, k = self.buffers, self.function, self.function.k
         grid, rows = (self.most_slots // _ROWS_PER_PROGRAM,), {"K": k, "WIDE": self._wide, "EACH": _ROWS_PER_PROGRAM}
         features, gathered = buffers["features"], (self.step, buffers["first_slot"], buffers["rows"], self._rows.table)
-        outside = buffers["z"], buffers["inverses"]
+        z_buffers = buffers["z"], buffers["inverses"]
         if self._fused:
             transform_rows[grid](
-                *gathered, self._packed.values, features[0], buffers["linear"], features[1], *outside, **rows,
+                *gathered, self._packed.values, features[0], buffers["linear"], features[1], *z_buffers, **rows,
                 ACTIVATION=function.activation, HAS_BIASES=function.has_biases, UNIT=function.unit, PRECISION="tf32x3",
             )  # fmt: skip
             return
         gather_rows[grid](*gathered, features[0], buffers["linear"], **rows)
         matrices, biases = self._matrices(self._packed.values), self._biases(self._packed.values)
         for layer in range(function.n_layers):
-            source, target, turned = features[layer], features[layer + 1], matrices[layer].T
+            source, target, transposed = features[layer], features[layer + 1], matrices[layer].T
             if function.has_biases:
-                torch.addmm(biases[layer], source, turned, out=target)
+                torch.addmm(biases[layer], source, transposed, out=target)
             else:
-                torch.mm(source, turned, out=target)
+                torch.mm(source, transposed, out=target)
             last = layer == function.n_layers - 1
-            activate_rows[grid](target, *outside, **rows, ACTIVATION=function.activation, LAST=last, UNIT=function.unit)
+            activate_rows[grid](target, *z_buffers, **rows, ACTIVATION=function.activation, LAST=last, UNIT=function.unit)
         if self._has_z and function.n_layers == 0:
-            activate_rows[grid](features[0], *outside, **rows, ACTIVATION=IDENTITY, LAST=True, UNIT=function.unit)
+            activate_rows[grid](features[0], *z_buffers, **rows, ACTIVATION=IDENTITY, LAST=True, UNIT=function.unit)
 
     def _walk_groups(self) -> None:
         buffers, function, sizes = self.buffers, self.function, self.sizes
@@ -152,11 +152,11 @@ class StepLaunch:
 
     def _sum_by_row(self) -> None:
         buffers, function = self.buffers, self.function
-        sources = tuple(buffers[f"by_occurrence_{part}"] for part in "wvz")
+        sources = tuple(buffers[f"by_occurrence_{letter}"] for letter in "wvz")
         shape = {"K": function.k, "WIDE": self._wide, "HAS_Z": self._has_z, "num_warps": 2}
         pieces = buffers["piece_starts"], buffers["piece_ends"]
         if self.sizes.in_pieces:
-            sums = tuple(buffers[f"by_piece_{part}"] for part in "wvz")
+            sums = tuple(buffers[f"by_piece_{letter}"] for letter in "wvz")
             sum_pieces[(self.most_pieces,)](self.step, buffers["first_piece"], *pieces, *sources, *sums, **shape)
             sources = sums
         sum_rows[(self.most_slots,)](
