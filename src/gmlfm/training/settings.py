@@ -154,10 +154,22 @@ def settings_table(model: str | type[Model] | Model | None = None, task: str = "
                 "name": name,
                 "kind": declared.kind.__name__,
                 "default": "auto" if default is None else default,
-                "range": declared.range,
+                "range": _range(declared, info, task),
                 "meaning": declared.setting.meaning,
                 "searched": (name in space) if info else declared.setting.search is not None,
                 "of": part,
             }
             rows.setdefault(name, row)
     return list(rows.values())
+
+
+def _range(declared: Declared, info: ModelInfo | None, task: str) -> str:
+    """What is allowed, in words: of losses and optimisers what is registered, else what the declaration says."""
+    if declared.name == "loss":
+        refused = GROUPED | ({"logistic"} if task == "rating" else set()) if task != "topn" else set()
+        losses = {**OBJECTIVES, **(losses_of(info.cls) if info else {})}
+        return ", ".join(name for name in losses if name not in refused)
+    if declared.name == "optimiser":
+        return ", ".join(ROW_OPTIMISERS)
+    expected = declared.setting.check("?") if declared.setting.check else None  # what a check says of a text it refuses
+    return declared.range or expected or ""
