@@ -22,7 +22,7 @@ def main() -> None:
     except GmlfmError as error:
         print(json.dumps({"error": str(error)}), flush=True)
         return
-    print(json.dumps({"ready": True, "rows": contender.n_rows, "parts": counted(contender)}), flush=True)
+    print(json.dumps({"rows": contender.n_rows, "parts": counted(contender)}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
         if request == "rates":
