@@ -64,13 +64,13 @@ def main() -> None:
             "one matrix product of a transform, by numpy": lambda: source @ matrix.T,
         }
         print(f"{data.name}, K = {options.k}, batch {options.batch}, {n_distinct} distinct rows")
-        for name, part in parts.items():
-            part()
+        for name, run_part in parts.items():
+            run_part()
             best = float("inf")
             for _ in range(5):
                 started = time.perf_counter()
                 for _ in range(60):
-                    part()
+                    run_part()
                 best = min(best, (time.perf_counter() - started) / 60)
             print(f"{name:>44}  {best * 1e6:7.1f}")
 

@@ -16,10 +16,10 @@ MakeTask = Callable[..., Task]
 
 
 def replies(task: Task, requests: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[Any]:
-    lines = [json.dumps(line) for line in (task.to_dict(), *requests)]
+    lines = [json.dumps(message) for message in (task.to_dict(), *requests)]
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines) + "\n"))
     worker.main()
-    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return [json.loads(text) for text in capsys.readouterr().out.splitlines()]
 
 
 def test_it_reports_itself_and_then_each_round(

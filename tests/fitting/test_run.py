@@ -127,11 +127,11 @@ def without_user(data: Dataset, user: str) -> Dataset:
             "stars": data.interactions["label"].filter(is_kept),
         }
     )
-    sides = [
+    side_tables = [
         pl.DataFrame([side.ids.alias(name), *side.fields.iter_columns()])
         for name, side in (("user", data.users), ("item", data.items))
     ]
-    return Dataset.from_tables(interactions, sides[0].filter(pl.col("user") != user), sides[1], schema=data.schema)
+    return Dataset.from_tables(interactions, side_tables[0].filter(pl.col("user") != user), side_tables[1], schema=data.schema)
 
 
 @pytest.mark.parametrize(("split", "options"), [("leave-one-out", {}), *WITH_UNUSED])

@@ -157,11 +157,11 @@ def test_the_unknown_users_row_is_fitted_and_nothing_else_moves(name: str, optio
 
     def objective() -> float:
         user_ids, item_ids = batch.user_ids.long(), batch.item_ids.long()
-        sides = (
+        attributes = (
             Attributes(user_ids, batch.user_x, begun.fields(user_ids)),
             Attributes(item_ids, batch.item_x, begun.fields(item_ids)),
         )
-        scores = frozen.frozen_scores(model, table, *sides)
+        scores = frozen.frozen_scores(model, table, *attributes)
         return float(OBJECTIVES[loss](scores, batch.labels, batch.weights) + 0.05 * table[row].square().sum())
 
     before, dense, value = table.clone(), {key: tensor.clone() for key, tensor in model.dense_state().items()}, objective()

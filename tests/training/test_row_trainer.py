@@ -188,11 +188,11 @@ def test_an_added_loss_is_stepped_down(data: Dataset) -> None:
     trainer = begun(data, "fm", loss="registered", optimiser="sgd", lr=0.1, cold_start_rate=0.0, batch_size=10**6)
     leaf = trainer.table.clone().requires_grad_()
     (batch,) = trainer.batches.epoch(0)
-    sides = [
+    attributes = [
         gmlfm.Attributes(torch.from_numpy(ids.astype(np.int64)), torch.from_numpy(x))
         for ids, x in ((batch.user_ids, batch.user_x), (batch.item_ids, batch.item_x))
     ]
-    absolute(trainer.model.scores(leaf, *sides), torch.from_numpy(batch.labels), None).backward()
+    absolute(trainer.model.scores(leaf, *attributes), torch.from_numpy(batch.labels), None).backward()
     assert leaf.grad is not None
     expected = leaf.detach() - 0.1 * leaf.grad
     trainer.run_epoch(NullObserver())

@@ -118,7 +118,7 @@ class Contender:
         dense = DenseEager(self.model, self.n_rows, self.settings, self.task.device)
         ways = {"eager": dense.group_step, "factored": dense.outer_step, "factored-product": dense.flat_step}
         step = ways[self.task.way]
-        steps = [part for batch in self.batches for part in batch.steps(self.groups_per_step)]
+        steps = [step_batch for batch in self.batches for step_batch in batch.steps(self.groups_per_step)]
         n_taken = 0
 
         def take_some() -> int:
@@ -172,8 +172,8 @@ class DenseEager:
     def _instances(self, batch: Batch) -> tuple[Tensor, Attributes]:
         """The rows of every instance's attributes, one after another: (B F, 1 + K)."""
         shape = (*batch.labels.shape, batch.user_ids.shape[1])
-        sides = [(batch.user_ids, batch.item_ids), (batch.user_x, batch.item_x)]
-        ids, x = (np.concatenate([np.broadcast_to(user[:, None], shape), item], axis=2) for user, item in sides)
+        by_side = [(batch.user_ids, batch.item_ids), (batch.user_x, batch.item_x)]
+        ids, x = (np.concatenate([np.broadcast_to(user[:, None], shape), item], axis=2) for user, item in by_side)
         flat = self._tensor(ids.astype(np.int64)).view(-1)
         places = torch.arange(len(flat), device=self._device).view(-1, ids.shape[2])
         return functional.embedding(flat, self._table), Attributes(places, self._tensor(x).view(places.shape))

@@ -58,15 +58,15 @@ class Settings:
         defaults = dict(info.defaults)
         if task != "topn" and defaults.get("loss") in GROUPED:
             defaults.pop("loss")  # a label of its own has nothing to be compared with
-        wanted = {**defaults, **(PRESETS[preset] if preset else {}), **values}
+        merged = {**defaults, **(PRESETS[preset] if preset else {}), **values}
         readers = {"model": info.declared, **applicable(info)}
-        for name in wanted:
+        for name in merged:
             if not any(name in reader for reader in readers.values()):
                 names = {key for reader in readers.values() for key in reader}
-                known = sorted(names | (set(ALIASES) if readers["batches"] else set()))
-                raise OptionError(f"unknown setting '{name}' for the model '{info.name}'{did_you_mean(name, known)}")
+                known_names = sorted(names | (set(ALIASES) if readers["batches"] else set()))
+                raise OptionError(f"unknown setting '{name}' for the model '{info.name}'{did_you_mean(name, known_names)}")
         chosen = {
-            part: convert_all(reader, {name: value for name, value in wanted.items() if name in reader})
+            part: convert_all(reader, {name: value for name, value in merged.items() if name in reader})
             for part, reader in readers.items()
         }
         training, batches = replace(TrainingOptions(), **chosen["training"]), replace(BatchOptions(), **chosen["batches"])
