@@ -86,6 +86,19 @@ def test_a_fit_from_shards_is_resumed_alike(small_prepared: PreparedData, tmp_pa
     check_resumed(small_prepared, Settings.make("gml-fm", "topn", {**QUICK, "epochs": 2}), 1, tmp_path)
 
 
+def test_a_curve_that_is_ahead_of_its_checkpoint_is_cut(data: Dataset, tmp_path: Path) -> None:
+    """The last checkpoint is damaged: the epoch before it is where training goes on."""
+    settings = Settings.make("fm", "topn", QUICK)
+    expected = fit(data, settings, folder=tmp_path / "uninterrupted")
+    with pytest.raises(KeyboardInterrupt):
+        fit(data, settings, folder=tmp_path / "stopped", observer=Stops(3))
+    (tmp_path / "stopped" / CHECKPOINTS / "epoch-00003.safetensors").write_bytes(b"cut")
+    assert len(read_curve(tmp_path / "stopped" / CURVE)) == 3
+    resumed = fit(data, settings, folder=tmp_path / "stopped", resume=True)
+    assert without_times(resumed.curve) == without_times(expected.curve)
+    assert all(torch.equal(tensor, expected.model.state_dict()[name]) for name, tensor in resumed.model.state_dict().items())
+
+
 def test_a_finished_fit_that_is_resumed_trains_nothing_more(data: Dataset, tmp_path: Path) -> None:
     settings = Settings.make("gml-fm", "topn", {**QUICK, "epochs": 2})
     expected = fit(data, settings, folder=tmp_path, refit=True)

@@ -45,6 +45,7 @@ def test_an_epoch_is_every_positive_once_with_its_negatives(data: Dataset) -> No
     (repeated,), (later,) = batches.epoch(0), batches.epoch(1)
     np.testing.assert_array_equal(batch.item_ids, repeated.item_ids)
     assert not np.array_equal(batch.item_ids, later.item_ids)
+    assert not np.array_equal(batch.user_ids, later.user_ids)  # in another order
 
 
 def test_large_epochs_come_in_batches_of_whole_steps(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
