@@ -24,8 +24,8 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         write_bazaar(Market(n_users=2_000, n_purchases=24_000), folder / "market")
 
         def command(run: str, *more: str) -> list[str]:
@@ -46,21 +46,21 @@ def main() -> None:
             return hashlib.sha256((folder / run / "model" / "weights.safetensors").read_bytes()).hexdigest()[:16]
 
         started = time.perf_counter()
-        subprocess.run(command("whole"), check=True, capture_output=True)
+        subprocess.run(command("uninterrupted"), check=True, capture_output=True)
         seconds = time.perf_counter() - started
-        print(f"uninterrupted: {checksum('whole')} in {seconds:.1f} s")
-        moments, same = random.Random(options.seed), 0
+        print(f"uninterrupted: {checksum('uninterrupted')} in {seconds:.1f} s")
+        rng, n_identical = random.Random(options.seed), 0
         for number in range(options.kills):
             process = subprocess.Popen(command(f"run{number}"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            moment = seconds * moments.random()
+            moment = seconds * rng.random()
             time.sleep(moment)
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
             epochs = len(list((folder / f"run{number}").glob("checkpoints/epoch-*.json")))
             subprocess.run(command(f"run{number}", "--resume"), check=True, capture_output=True)
-            same += checksum(f"run{number}") == checksum("whole")
+            n_identical += checksum(f"run{number}") == checksum("uninterrupted")
             print(f"killed after {moment:5.1f} s ({epochs} checkpoints), resumed: {checksum(f'run{number}')}")
-        print(f"{same} of {options.kills} identical")
+        print(f"{n_identical} of {options.kills} identical")
 
 
 if __name__ == "__main__":

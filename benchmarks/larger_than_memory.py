@@ -33,32 +33,30 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp())
     market = Market(n_users=max(1, options.purchases // 12), n_purchases=options.purchases)
-    start = time.perf_counter()
+    started = time.perf_counter()
     write_bazaar(market, folder / "bazaar")
-    made = time.perf_counter()
-    print(
-        f"generated {market.n_purchases:,} purchases in {made - start:,.0f} s, {size_gib(folder / 'bazaar'):.2f} GiB on disk",
-        flush=True,
-    )
+    generated = time.perf_counter()
+    size = size_gib(folder / "bazaar")
+    print(f"generated {market.n_purchases:,} purchases in {generated - started:,.0f} s, {size:.2f} GiB on disk", flush=True)
     print(f"peak resident memory so far {peak_gib():.2f} GiB", flush=True)
-    step, began = "", made
+    step, step_started = "", generated
 
-    def tell(name: str, done: int, of: int) -> None:
-        nonlocal step, began
+    def report(name: str, n_done: int, n_all: int) -> None:
+        nonlocal step, step_started
         if name != step:
             now = time.perf_counter()
             if step:
-                print(f"{step:>24} {now - began:8.0f} s", flush=True)
-            step, began = name, now
+                print(f"{step:>24} {now - step_started:8.0f} s", flush=True)
+            step, step_started = name, now
 
     prepared = prepare(
-        Schema.from_toml(folder / "bazaar" / "dataset.toml"), folder / "bazaar", folder / "prepared", progress=tell
+        Schema.from_toml(folder / "bazaar" / "dataset.toml"), folder / "bazaar", folder / "prepared", progress=report
     )
-    print(f"{step:>24} {time.perf_counter() - began:8.0f} s")
+    print(f"{step:>24} {time.perf_counter() - step_started:8.0f} s")
     info = prepared.info
     print(
         f"prepared {info.n_interactions:,} interactions, {info.n_users:,} users, {info.n_items:,} items in "
-        f"{time.perf_counter() - made:,.0f} s, {prepared.n_shards} shards, {size_gib(folder / 'prepared'):.2f} GiB on disk"
+        f"{time.perf_counter() - generated:,.0f} s, {prepared.n_shards} shards, {size_gib(folder / 'prepared'):.2f} GiB on disk"
     )
     print(f"peak resident memory {peak_gib():.2f} GiB")
     if not options.keep:

@@ -1,4 +1,5 @@
-"""What hiding ids does for newcomers: the split `newcomers` with and without it, each seed with a split of its own.
+"""What cold-start steps, with ids hidden, do for newcomers: the split `newcomers` with and without
+them, each seed with a split of its own.
 
     python benchmarks/newcomers.py ml-1m --data-root DIR --runs runs/newcomers --part validation
 
@@ -22,36 +23,38 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("--part", choices=["validation", "test"], default="validation")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--ways", nargs="+", default=["popularity", "hide=0", "hide=0.1"], help="popularity, or hide=SHARE")
+    ways = ["popularity", "cold_start_rate=0", "cold_start_rate=0.1"]
+    parser.add_argument("--ways", nargs="+", default=ways, help="popularity, or cold_start_rate=SHARE")
     parser.add_argument("--threads", type=int, default=1)
-    given = parser.parse_args()
-    data = load_dataset(given.data, data_root=given.data_root)
-    for way in given.ways:
-        found: dict[str, list[dict[str, float]]] = {}
-        for seed in given.seeds:
-            groups = recommender(way, seed, given, data).evaluate(protocol="sampled", part=given.part).groups
-            for name, one in groups.items():
-                found.setdefault(name, []).append(one)
-            told = "  ".join(f"{name} {one['hr@10']:.4f}/{one['ndcg@10']:.4f}" for name, one in groups.items())
-            print(f"{given.part}  {way:10} seed {seed}  {told}", flush=True)
+    parser.add_argument("--epochs", type=int, default=50)
+    options = parser.parse_args()
+    data = load_dataset(options.data, data_root=options.data_root)
+    for way in options.ways:
+        by_group: dict[str, list[dict[str, float]]] = {}
+        for seed in options.seeds:
+            groups = recommender(way, seed, options, data).evaluate(protocol="sampled", part=options.part).groups
+            for name, metrics in groups.items():
+                by_group.setdefault(name, []).append(metrics)
+            shown = "  ".join(f"{name} {metrics['hr@10']:.4f}/{metrics['ndcg@10']:.4f}" for name, metrics in groups.items())
+            print(f"{options.part}  {way:19} seed {seed}  {shown}", flush=True)
         means = {
-            name: [float(np.mean([one[metric] for one in several])) for metric in ("hr@10", "ndcg@10")]
-            for name, several in found.items()
+            name: [float(np.mean([metrics[metric] for metrics in by_seed])) for metric in ("hr@10", "ndcg@10")]
+            for name, by_seed in by_group.items()
         }
-        print(
-            f"{given.part}  {way:10} mean    " + "  ".join(f"{name} {hr:.4f}/{ndcg:.4f}" for name, (hr, ndcg) in means.items())
-        )
+        shown = "  ".join(f"{name} {hr:.4f}/{ndcg:.4f}" for name, (hr, ndcg) in means.items())
+        print(f"{options.part}  {way:19} mean    {shown}")
 
 
-def recommender(way: str, seed: int, given: argparse.Namespace, data: Dataset) -> Recommender:
-    folder = given.runs / f"{way}-{seed}"
+def recommender(way: str, seed: int, options: argparse.Namespace, data: Dataset) -> Recommender:
+    folder = options.runs / f"{way}-{seed}"
     if (folder / "model").exists():
         return Recommender.load(folder)
     if way == "popularity":
-        made = Recommender("popularity")
+        untrained = Recommender("popularity")
     else:
-        made = Recommender("gml-fm", seed=seed, threads=given.threads, cold_start_rate=float(way.removeprefix("hide=")))
-    return made.fit(data, split="newcomers", split_options={"seed": seed}, out=folder)
+        rate = float(way.removeprefix("cold_start_rate="))
+        untrained = Recommender("gml-fm", seed=seed, threads=options.threads, epochs=options.epochs, cold_start_rate=rate)
+    return untrained.fit(data, split="newcomers", split_options={"seed": seed}, out=folder)
 
 
 if __name__ == "__main__":

@@ -95,11 +95,11 @@ def run(model: str, data: Any, folder: Path) -> dict[str, Any]:
     for protocol in protocols:
         metrics = recommender.evaluate(protocol=protocol).metrics
         figures[protocol] = {name: metrics[name] for name in METRICS if name in metrics}
-    head = {name: {key: round(value, 6) for key, value in found.items()} for name, found in figures.items()}
+    head = {name: {key: round(value, 6) for key, value in metrics.items()} for name, metrics in figures.items()}
     return {
         "weights": digest("".join(name + digest(weights[name].tobytes()) for name in sorted(weights))),
         "tensors": {name: [list(weights[name].shape), digest(weights[name].tobytes())] for name in sorted(weights)},
-        "metrics": digest({name: {key: repr(value) for key, value in found.items()} for name, found in figures.items()}),
+        "metrics": digest({name: {key: repr(value) for key, value in metrics.items()} for name, metrics in figures.items()}),
         "figures": head,
     }
 
@@ -110,28 +110,28 @@ def main() -> None:
     parser.add_argument("--against", type=Path, help="a JSON file written before, to compare with")
     options = parser.parse_args()
     results: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         write_tables(folder)
         command = [sys.executable, "-m", "gmlfm", "data", "prepare", str(folder), "--out", str(folder / "prepared")]
         subprocess.run(command, check=True, capture_output=True)
         for model in RUNS:
             results[f"{model}, memory"] = run(model, load_dataset(str(folder)), folder / "runs" / model)
             if model in PREPARED:
-                place = folder / "runs" / f"{model}-prepared"
-                results[f"{model}, prepared"] = run(model, PreparedData(folder / "prepared"), place)
+                out = folder / "runs" / f"{model}-prepared"
+                results[f"{model}, prepared"] = run(model, PreparedData(folder / "prepared"), out)
     before = json.loads(options.against.read_text(encoding="utf-8")) if options.against else None
-    for name, found in results.items():
-        same = "" if before is None else "  same" if _hashes(before[name]) == _hashes(found) else "  DIFFERS"
-        print(f"{name:>20}  weights {found['weights']}  metrics {found['metrics']}{same}")
+    for name, result in results.items():
+        same = "" if before is None else "  same" if _hashes(before[name]) == _hashes(result) else "  DIFFERS"
+        print(f"{name:>20}  weights {result['weights']}  metrics {result['metrics']}{same}")
     if options.out:
         options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    if before is not None and any(_hashes(before[name]) != _hashes(found) for name, found in results.items()):
+    if before is not None and any(_hashes(before[name]) != _hashes(result) for name, result in results.items()):
         sys.exit(1)
 
 
-def _hashes(found: dict[str, Any]) -> tuple[str, str]:
-    return found["weights"], found["metrics"]
+def _hashes(result: dict[str, Any]) -> tuple[str, str]:
+    return result["weights"], result["metrics"]
 
 
 if __name__ == "__main__":

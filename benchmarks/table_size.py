@@ -14,10 +14,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gmlfm.fitting.fit import Silent
-from gmlfm.training.loop import Trainer, TrainingOptions
+from gmlfm.models.gradient import GradientModel
+from gmlfm.training.options import TrainingOptions
+from gmlfm.training.row_trainer import RowTrainer
 from gmlfm.training.sampling.groups import Batch
 from gmlfm.training.settings import Settings
+from gmlfm.training.trainer import NullObserver
 
 FIELDS = 6  # three on each side, as ML-1M has
 
@@ -29,17 +31,32 @@ def zipf(n: int, size: tuple[int, ...], rng: np.random.Generator, exponent: floa
     return np.clip(np.rint(ranks), 1, n).astype(np.int32)
 
 
-def batches(n: int, count: int, groups: int, negatives: int) -> list[Batch]:
-    rng = np.random.default_rng(0)
-    made = []
-    for _ in range(count):
-        user_side = zipf(n, (groups, FIELDS // 2), rng)
-        item_side = zipf(n, (groups, 1 + negatives, FIELDS // 2), rng)
-        labels = np.full((groups, 1 + negatives), -1.0, np.float32)
-        labels[:, 0] = 1.0
-        one, many = np.ones(user_side.shape, np.float32), np.ones(item_side.shape, np.float32)
-        made.append(Batch(user_side, one, item_side, many, labels, None))
-    return made
+class MadeBatches:
+    """Batches made beforehand, one step each."""
+
+    def __init__(self, n_attributes: int, n_steps: int, n_groups: int, n_negatives: int) -> None:
+        rng = np.random.default_rng(0)
+        self.batches: list[Batch] = []
+        for _ in range(n_steps):
+            user_ids = zipf(n_attributes, (n_groups, FIELDS // 2), rng)
+            item_ids = zipf(n_attributes, (n_groups, 1 + n_negatives, FIELDS // 2), rng)
+            labels = np.full((n_groups, 1 + n_negatives), -1.0, np.float32)
+            labels[:, 0] = 1.0
+            user_x, item_x = np.ones(user_ids.shape, np.float32), np.ones(item_ids.shape, np.float32)
+            self.batches.append(Batch(user_ids, user_x, item_ids, item_x, labels, None))
+        self.groups_per_step = n_groups
+        self.n_instances = sum(batch.labels.size for batch in self.batches)
+
+    @property
+    def n_distinct(self) -> float:
+        """Rows of a step, on average."""
+        return statistics.mean(len(np.unique(np.r_[batch.user_ids.ravel(), batch.item_ids.ravel()])) for batch in self.batches)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        yield from self.batches
+
+    def cold_start_sampler(self, number: int) -> None:
+        return None
 
 
 def main() -> None:
@@ -50,42 +67,31 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
     settings = Settings.make("gml-fm", "topn", {})
-    sides = []
+    contenders: list[tuple[int, RowTrainer, MadeBatches]] = []
     for n in options.sizes:
-        trainer = Trainer(settings.build(), n + 1, TrainingOptions(epochs=2, threads=options.threads))
-        made = batches(n, options.steps, 4096 // 5, 4)
-        distinct = statistics.mean(len(np.unique(np.r_[one.user_ids.ravel(), one.item_ids.ravel()])) for one in made)
-        sides.append((n, trainer, made, distinct))
-        for batch in made[:3]:
-            list(trainer.steps().run(batch, len(batch)))
+        model, batches = settings.build(), MadeBatches(n, options.steps, 4096 // 5, 4)
+        assert isinstance(model, GradientModel)
+        trainer = RowTrainer(model, n + 1, TrainingOptions(epochs=2, threads=options.threads), batches)
+        contenders.append((n, trainer, batches))
+        for batch in batches.batches[:3]:
+            list(trainer.engine.run(batch, len(batch)))
     speeds: dict[int, list[float]] = {n: [] for n in options.sizes}
     for _ in range(options.rounds):
-        for n, trainer, made, _ in sides:
+        for n, trainer, batches in contenders:
             started = time.perf_counter()
-            for batch in made:
-                list(trainer.steps().run(batch, len(batch)))
-            speeds[n].append(sum(batch.labels.size for batch in made) / (time.perf_counter() - started))
-    for n, _, _, distinct in sides:
-        speed = statistics.median(speeds[n]) / 1e3
-        print(f"{n:>12,} attributes  {speed:6.0f} k instances/s, {distinct:,.0f} distinct rows a step")
-    ratio = statistics.median(speeds[options.sizes[0]]) / statistics.median(speeds[options.sizes[1]])
-    print(f"{options.sizes[1] // options.sizes[0]:,} times the table: {ratio:.2f} times the cost")
-    n, trainer, made, _ = sides[1]
-    trainer.fit(Made(made), lambda model, table: {"ndcg@10": float(trainer.epoch)}, "ndcg@10", Silent())
-    state = sum(one.numel() * one.element_size() for one in [trainer.table, *trainer.rows.state().values()])
+            for batch in batches.batches:
+                list(trainer.engine.run(batch, len(batch)))
+            speeds[n].append(batches.n_instances / (time.perf_counter() - started))
+    medians = {n: statistics.median(values) for n, values in speeds.items()}
+    for n, _, batches in contenders:
+        print(f"{n:>12,} attributes  {medians[n] / 1e3:6.0f} k instances/s, {batches.n_distinct:,.0f} distinct rows a step")
+    small, large = options.sizes
+    print(f"{large // small:,} times the table: {medians[small] / medians[large]:.2f} times the cost")
+    n, trainer, _ = contenders[1]
+    trainer.fit(lambda model: {"ndcg@10": float(trainer.epoch)}, "ndcg@10", NullObserver())
+    state = sum(tensor.numel() * tensor.element_size() for tensor in [trainer.table, *trainer.rows.state().values()])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(f"training {n:,} attributes: weights and moments {state / 1e9:.2f} GB, peak of the process {peak / 1e9:.2f} GB")
-
-
-class Made:
-    """Batches made beforehand."""
-
-    def __init__(self, made: list[Batch]) -> None:
-        self._made, self.groups_per_step = made, len(made[0])
-        self.n_instances = sum(one.labels.size for one in made)
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        yield from self._made
 
 
 if __name__ == "__main__":

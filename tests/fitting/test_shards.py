@@ -1,8 +1,11 @@
+"""Fitting from a prepared folder, shard after shard."""
+
 from __future__ import annotations
 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,78 +17,72 @@ from gmlfm.data.prepared import PreparedData
 from gmlfm.data.restoring import restore
 from gmlfm.data.sources.preparing import prepare
 from gmlfm.errors import DataError, OptionError
+from gmlfm.fitting import Refit, fit
+from gmlfm.fitting.shards import ShardPlan
+from gmlfm.training.settings import Settings
 
-QUICK = {"k": 8, "epochs": 4, "threads": 1, "seed": 1}
-
-
-def test_restored_data_are_those_read_in_memory(small_prepared: PreparedData, small_market: Path) -> None:
-    data, split, encoder = restore(small_prepared)
-    memory = load_dataset(small_market)
-    pairs = {
-        (data.users.ids[int(user)], data.items.ids[int(item)])
-        for user, item in zip(data.user_numbers, data.item_numbers, strict=True)
-    }
-    assert pairs == {
-        (memory.users.ids[int(user)], memory.items.ids[int(item)])
-        for user, item in zip(memory.user_numbers, memory.item_numbers, strict=True)
-    }
-    assert len(split.train) + len(split.validation) + len(split.test) == data.n_interactions
-    for restored, read in ((data.users, memory.users), (data.items, memory.items)):
-        both = [pl.DataFrame([one.ids.alias("id"), *one.fields.iter_columns()]).sort("id") for one in (restored, read)]
-        assert both[0].equals(both[1])
-    encoded = encoder.encode(data)
-    for one, other in ((encoded.user, small_prepared.users), (encoded.item, small_prepared.items)):
-        np.testing.assert_array_equal(one.ids, other.ids)
-        np.testing.assert_array_equal(one.values, other.values)
+QUICK: dict[str, Any] = {"k": 8, "epochs": 4, "threads": 1, "seed": 1}
 
 
 def test_a_prepared_folder_is_trained_from_and_recommended_from(
     small_prepared: PreparedData, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = str(tmp_path / "run")
-    command = [
-        "train",
-        str(small_prepared.folder),
-        "--out",
-        run,
-        "--set",
-        "k=8",
-        "--set",
-        "epochs=4",
-        "--threads",
-        "1",
-        "--json",
-    ]
-    assert main(command) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["validation"]["hr@10"] > 0.1  # a constant scorer has .10 among 100
+    settings = ["--set", "k=8", "--set", "epochs=4", "--threads", "1"]
+    assert main(["train", str(small_prepared.folder), "--out", run, *settings, "--json"]) == 0
+    trained = json.loads(capsys.readouterr().out)
+    assert trained["validation"]["hr@10"] > 0.1  # a constant scorer has .10 among 100
     assert main(["evaluate", run, "--protocol", "sampled", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["split_hash"] == told["split_hash"]
+    assert json.loads(capsys.readouterr().out)["split_hash"] == trained["split_hash"]
     assert main(["recommend", run, "--user", "b0000003", "-n", "3", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["rank"] for row in rows] == [1, 2, 3]
     data = restore(small_prepared)[0]
-    had = data.items.ids.gather(data.item_numbers[data.user_numbers == data.users.ids.index_of("b0000003")])
-    assert set(had.to_list()).isdisjoint({row["item"] for row in rows})
+    bought = data.items.ids.gather(data.item_numbers[data.user_numbers == data.users.ids.index_of("b0000003")])
+    assert set(bought.to_list()).isdisjoint({row["item"] for row in rows})
 
 
 def test_saved_and_loaded_it_scores_the_same(small_prepared: PreparedData, tmp_path: Path) -> None:
-    fitted = Recommender(**QUICK).fit(small_prepared, out=tmp_path / "run", refit=True)
+    fitted = Recommender(**{**QUICK, "epochs": 2}).fit(small_prepared, out=tmp_path / "run", refit=True)
     loaded = Recommender.load(tmp_path / "run")
     users = fitted.fitted.data.users.ids.head(5).to_list()
     assert fitted.recommend(users, 5).equals(loaded.recommend(users, 5))
     assert "of" in loaded.fitted.validation_protocol
 
 
-def test_counted_models_count_shards_too(small_prepared: PreparedData, small_market: Path) -> None:
-    shards, memory = (Recommender("popularity").fit(data) for data in (small_prepared, load_dataset(small_market)))
-    for one in (shards, memory):
-        assert one.evaluate(protocol="full").metrics["hr@10"] == pytest.approx(
-            memory.evaluate(protocol="full").metrics["hr@10"], abs=1e-9
-        )
+@pytest.mark.parametrize("name", ["popularity", "item-knn", "ease"])
+def test_closed_form_models_are_fitted_from_shards_as_from_memory(
+    name: str, small_prepared: PreparedData, small_market: Path
+) -> None:
+    shards, memory = (Recommender(name).fit(data) for data in (small_prepared, load_dataset(small_market)))
+    expected = memory.evaluate(protocol="full").metrics["hr@10"]
+    assert shards.evaluate(protocol="full").metrics["hr@10"] == pytest.approx(expected, abs=1e-9)
 
 
-def test_a_cut_cache_is_made_again_and_missing_values_are_told_of_first(small_prepared: PreparedData, tmp_path: Path) -> None:
+@pytest.mark.parametrize("refit", list(Refit))
+def test_the_parts_that_are_read_are_the_rows_that_the_run_learned_from(small_prepared: PreparedData, refit: Refit) -> None:
+    """Shards go by the parts of their rows, a run by its split: both must name the same rows."""
+    settings = Settings.make("popularity", "topn", {})
+    plan = ShardPlan(small_prepared, settings, "leave-one-out", {}, "cpu")
+    inputs = plan.selection_inputs() if refit is Refit.NONE else plan.refit_inputs(refit)
+    positives, of_run = inputs.positives(), fit(small_prepared, settings, refit=refit).inputs.positives()
+    for names in ("users", "items"):
+        np.testing.assert_array_equal(getattr(positives, names), getattr(of_run, names))
+
+
+def test_forgetting_after_a_fit_from_shards_keeps_what_others_learned(small_prepared: PreparedData) -> None:
+    recommender = Recommender("popularity").fit(small_prepared, refit="all")
+    counts = recommender.fitted.model.state_dict()["counts"].numpy()
+    data = recommender.fitted.data
+    of_user = data.item_numbers[data.user_numbers == 7]
+    recommender.forget(data.users.ids[7])
+    expected = counts - np.bincount(of_user, minlength=len(counts))
+    np.testing.assert_array_equal(recommender.fitted.model.state_dict()["counts"].numpy(), expected)
+
+
+def test_a_cut_cache_is_made_again_and_missing_values_are_named_before_training(
+    small_prepared: PreparedData, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(small_prepared.folder, copy)
     cache = copy / "cache" / "items.ids.npy"
@@ -96,30 +93,53 @@ def test_a_cut_cache_is_made_again_and_missing_values_are_told_of_first(small_pr
         Recommender(**QUICK).fit(PreparedData(copy))
 
 
+def prepared_table(folder: Path, columns: dict[str, Any], declared: str = "", rows_per_bucket: int = 10**6) -> PreparedData:
+    pl.DataFrame(columns).write_csv(folder / "r.csv")
+    (folder / "dataset.toml").write_text(f'[interactions]\npath = "r.csv"\nuser = "u"\nitem = "i"\n{declared}')
+    return prepare(Schema.from_toml(folder / "dataset.toml"), folder, folder / "p", rows_per_bucket=rows_per_bucket)
+
+
 def test_data_with_few_items_are_validated_on_fewer_candidates(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    pl.DataFrame({"u": rng.integers(0, 30, 400), "i": rng.integers(0, 40, 400)}).write_csv(tmp_path / "r.csv")
-    (tmp_path / "dataset.toml").write_text('[interactions]\npath = "r.csv"\nuser = "u"\nitem = "i"\n')
-    folder = prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "p")
-    fitted = Recommender(**QUICK).fit(folder).fitted
-    assert 1 <= int(fitted.validation_protocol.split()[0]) < 40
+    prepared = prepared_table(tmp_path, {"u": rng.integers(0, 30, 400), "i": rng.integers(0, 40, 400)})
+    run = Recommender(**QUICK).fit(prepared).fitted
+    assert 1 <= int(run.validation_protocol.split()[0]) < 40
+
+
+def test_validation_is_on_a_seeded_sample_of_the_held_out_rows(
+    small_prepared: PreparedData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_validation = sum(shard.validation for shard in small_prepared.info.interactions)
+    monkeypatch.setattr("gmlfm.fitting.shards._MOST_TESTED", n_validation // 3)
+    settings = Settings.make("fm", "topn", {"k": 2, "epochs": 1, "threads": 1})
+    runs = [fit(small_prepared, settings) for _ in range(2)]
+    assert runs[0].validation == runs[1].validation
+    n_tested, n_all = (int(word.replace(",", "")) for word in runs[0].validation_protocol.split()[2::2][:2])
+    assert n_all == n_validation
+    assert n_validation / 5 < n_tested < n_validation / 2
 
 
 def test_another_split_or_task_is_refused(small_prepared: PreparedData) -> None:
     with pytest.raises(OptionError, match="is split already"):
         Recommender(**QUICK).fit(small_prepared, split="random")
+    with pytest.raises(OptionError, match="is split already"):
+        Recommender(**QUICK).fit(small_prepared, split_options={"seed": 1})
     with pytest.raises(OptionError, match="serves the tasks topn and rating"):
         Recommender("gml-fm", "implicit", **QUICK).fit(small_prepared)
+    with pytest.raises(OptionError, match="without the preset 'paper'"):
+        Recommender("gml-fm", preset="paper", **QUICK).fit(small_prepared)
+    with pytest.raises(OptionError, match="the model 'mamo' learns user by user and cannot read a prepared folder"):
+        Recommender("mamo", "rating").fit(small_prepared)
+    with pytest.raises(DataError, match="has no label, which the task 'rating' predicts"):
+        Recommender("gml-fm", "rating", **QUICK).fit(small_prepared)
 
 
 def test_ratings_are_learned_from_shards(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     users, items = rng.integers(0, 60, 1500), rng.integers(0, 30, 1500)
     stars = 3 + (users % 2) * 2 - (items % 2)
-    pl.DataFrame({"u": [f"u{one}" for one in users], "i": [f"i{one}" for one in items], "stars": stars}).write_csv(
-        tmp_path / "r.csv"
-    )
-    (tmp_path / "dataset.toml").write_text('[interactions]\npath = "r.csv"\nuser = "u"\nitem = "i"\nlabel = "stars"\n')
-    prepared = prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "p", rows_per_bucket=500)
-    fitted = Recommender("gml-fm", "rating", k=8, epochs=20, lr=0.02, threads=1).fit(prepared)
-    assert fitted.evaluate().metrics["rmse"] < 0.5 * float(np.std(stars))
+    columns = {"u": [f"u{user}" for user in users], "i": [f"i{item}" for item in items], "stars": stars}
+    prepared = prepared_table(tmp_path, columns, 'label = "stars"\n', rows_per_bucket=500)
+    recommender = Recommender("gml-fm", "rating", k=8, epochs=20, lr=0.02, threads=1).fit(prepared)
+    assert recommender.evaluate().metrics["rmse"] < 0.5 * float(np.std(stars))
+    assert recommender.fitted.limits == (2.0, 5.0)

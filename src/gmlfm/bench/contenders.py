@@ -60,14 +60,14 @@ class Contender:
         self.task = replace(task, device=chosen_device(task.device))
         refuse_untrained(task.model)
         info = model_info(task.model)
-        given: dict[str, Any] = {"batch_size": task.batch, "n_negatives": task.n_negatives, "threads": task.threads}
+        values: dict[str, Any] = {"batch_size": task.batch, "n_negatives": task.n_negatives, "threads": task.threads}
         if "k" in info.declared:
-            given["k"] = task.k
+            values["k"] = task.k
         if task.way != "ours" and task.way != "eager" and "form" not in info.declared:
             raise OptionError(f"--against {task.way} is for the GML-FM models; '{task.model}' has no such form.")
         if task.way == "factored-product":
-            given["form"] = "factored"
-        self.settings = Settings.make(task.model, "topn", given)
+            values["form"] = "factored"
+        self.settings = Settings.make(task.model, "topn", values)
         data = load_dataset(task.data, data_root=task.data_root)
         inputs = make_plan(data, self.settings, "leave-one-out", None, self.task.device).selection_inputs()
         self.settings.build(inputs.layout).fit(inputs, self)
@@ -78,11 +78,11 @@ class Contender:
         self.n_rows = inputs.layout.n_rows
         batches = inputs.batches()
         self.groups_per_step = batches.groups_per_step
-        n_wanted = _INSTANCES_ON_A_GPU if self.task.device == "cuda" and self.task.way == "ours" else _INSTANCES
+        n_instances = _INSTANCES_ON_A_GPU if self.task.device == "cuda" and self.task.way == "ours" else _INSTANCES
         self.batches: list[Batch] = []
         for batch in islice(batches.epoch(0), 1000):
             self.batches.append(batch)
-            if sum(made.labels.size for made in self.batches) >= n_wanted:
+            if sum(earlier.labels.size for earlier in self.batches) >= n_instances:
                 break
         self._take_steps = self._ours() if self.task.way == "ours" else self._eager()
         return FitReport()
@@ -118,7 +118,7 @@ class Contender:
         dense = DenseEager(self.model, self.n_rows, self.settings, self.task.device)
         ways = {"eager": dense.group_step, "factored": dense.outer_step, "factored-product": dense.flat_step}
         step = ways[self.task.way]
-        steps = [part for batch in self.batches for part in batch.steps(self.groups_per_step)]
+        steps = [step_batch for batch in self.batches for step_batch in batch.steps(self.groups_per_step)]
         n_taken = 0
 
         def take_some() -> int:
@@ -172,8 +172,8 @@ class DenseEager:
     def _instances(self, batch: Batch) -> tuple[Tensor, Attributes]:
         """The rows of every instance's attributes, one after another: (B F, 1 + K)."""
         shape = (*batch.labels.shape, batch.user_ids.shape[1])
-        sides = [(batch.user_ids, batch.item_ids), (batch.user_x, batch.item_x)]
-        ids, x = (np.concatenate([np.broadcast_to(user[:, None], shape), item], axis=2) for user, item in sides)
+        by_side = [(batch.user_ids, batch.item_ids), (batch.user_x, batch.item_x)]
+        ids, x = (np.concatenate([np.broadcast_to(user[:, None], shape), item], axis=2) for user, item in by_side)
         flat = self._tensor(ids.astype(np.int64)).view(-1)
         places = torch.arange(len(flat), device=self._device).view(-1, ids.shape[2])
         return functional.embedding(flat, self._table), Attributes(places, self._tensor(x).view(places.shape))

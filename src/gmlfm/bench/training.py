@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -46,7 +47,8 @@ class _Worker:
         """It ends when there are no more questions."""
         with self._process:
             if self._process.stdin is not None and not self._process.stdin.closed:
-                self._process.stdin.close()
+                with suppress(BrokenPipeError):  # what a worker that is gone never read
+                    self._process.stdin.close()
             try:
                 self._process.wait(_SECONDS_TO_END)
             except subprocess.TimeoutExpired:

@@ -22,9 +22,9 @@ def main() -> None:
     except GmlfmError as error:
         print(json.dumps({"error": str(error)}), flush=True)
         return
-    print(json.dumps({"ready": True, "rows": contender.n_rows, "parts": counted(contender)}), flush=True)
-    for line in sys.stdin:
-        request = json.loads(line)
+    print(json.dumps({"rows": contender.n_rows, "parts": counted(contender)}), flush=True)
+    for request_line in sys.stdin:
+        request = json.loads(request_line)
         if request == "rates":
             print(json.dumps(measured(contender.task.device)), flush=True)
             continue

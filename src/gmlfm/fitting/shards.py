@@ -128,7 +128,7 @@ class ShardPlan(FitPlan):
         for shard in self.data.shards():
             is_seen[shard.items] = True
         candidates = np.flatnonzero(is_seen).astype(np.int32)
-        sides, numbers, items, labels = [], [], [], []
+        user_sides, numbers, items, labels = [], [], [], []
         n = N_SAMPLED  # fewer where a user leaves fewer
         for number, shard in enumerate(self.data.shards()):
             rng = np.random.default_rng([2, number])
@@ -138,7 +138,7 @@ class ShardPlan(FitPlan):
             if len(rows) == 0:
                 continue
             encoded = Encoded(self.data.users, shard.context, self.data.items)
-            sides.append(encoded.user_side(shard.users[rows], rows))
+            user_sides.append(encoded.user_side(shard.users[rows], rows))
             numbers.append(shard.users[rows])
             if self.settings.task == "topn":
                 local = (shard.users - int(shard.users.min())).astype(np.int32)
@@ -150,10 +150,10 @@ class ShardPlan(FitPlan):
             else:
                 items.append(shard.items[rows][:, None])
                 labels.append(shard.columns["label"].to_numpy()[rows].astype(np.float32))
-        if not sides:
+        if not user_sides:
             raise DataError(f"{self.data.folder} holds no validation rows for the task '{self.settings.task}'.")
         attributes = AttributeTable(
-            np.concatenate([side.ids for side in sides]), np.concatenate([side.values for side in sides])
+            np.concatenate([side.ids for side in user_sides]), np.concatenate([side.values for side in user_sides])
         )
         users = UserSide(np.concatenate(numbers).astype(np.int32), attributes)
         return _HeldOut(users, np.concatenate([block[:, : n + 1] for block in items]), np.concatenate(labels))

@@ -93,9 +93,9 @@ class RowTrainer(Trainer):
     def _check(self, losses: Iterable[float]) -> None:
         for loss in losses:
             if not np.isfinite(loss):
-                kept = f"the weights of epoch {self.best_epoch} are kept" if self.best else "nothing is kept"
+                consequence = f"the weights of epoch {self.best_epoch} are kept" if self.best else "nothing is kept"
                 raise DivergedError(
-                    f"the loss became {loss} in epoch {self.epoch + 1}, {kept}; lower lr (now {self.options.lr:g})."
+                    f"the loss became {loss} in epoch {self.epoch + 1}, {consequence}; lower lr (now {self.options.lr:g})."
                 )
 
     def _on_device(self) -> Any:

@@ -58,15 +58,15 @@ class Settings:
         defaults = dict(info.defaults)
         if task != "topn" and defaults.get("loss") in GROUPED:
             defaults.pop("loss")  # a label of its own has nothing to be compared with
-        wanted = {**defaults, **(PRESETS[preset] if preset else {}), **values}
+        merged = {**defaults, **(PRESETS[preset] if preset else {}), **values}
         readers = {"model": info.declared, **applicable(info)}
-        for name in wanted:
+        for name in merged:
             if not any(name in reader for reader in readers.values()):
                 names = {key for reader in readers.values() for key in reader}
-                known = sorted(names | (set(ALIASES) if readers["batches"] else set()))
-                raise OptionError(f"unknown setting '{name}' for the model '{info.name}'{did_you_mean(name, known)}")
+                known_names = sorted(names | (set(ALIASES) if readers["batches"] else set()))
+                raise OptionError(f"unknown setting '{name}' for the model '{info.name}'{did_you_mean(name, known_names)}")
         chosen = {
-            part: convert_all(reader, {name: value for name, value in wanted.items() if name in reader})
+            part: convert_all(reader, {name: value for name, value in merged.items() if name in reader})
             for part, reader in readers.items()
         }
         training, batches = replace(TrainingOptions(), **chosen["training"]), replace(BatchOptions(), **chosen["batches"])
@@ -154,10 +154,22 @@ def settings_table(model: str | type[Model] | Model | None = None, task: str = "
                 "name": name,
                 "kind": declared.kind.__name__,
                 "default": "auto" if default is None else default,
-                "range": declared.range,
+                "range": _range(declared, info, task),
                 "meaning": declared.setting.meaning,
                 "searched": (name in space) if info else declared.setting.search is not None,
                 "of": part,
             }
             rows.setdefault(name, row)
     return list(rows.values())
+
+
+def _range(declared: Declared, info: ModelInfo | None, task: str) -> str:
+    """What is allowed, in words: of losses and optimisers what is registered, else what the declaration says."""
+    if declared.name == "loss":
+        refused = GROUPED | ({"logistic"} if task == "rating" else set()) if task != "topn" else set()
+        losses = {**OBJECTIVES, **(losses_of(info.cls) if info else {})}
+        return ", ".join(name for name in losses if name not in refused)
+    if declared.name == "optimiser":
+        return ", ".join(ROW_OPTIMISERS)
+    expected = declared.setting.check("?") if declared.setting.check else None  # what a check says of a text it refuses
+    return declared.range or expected or ""

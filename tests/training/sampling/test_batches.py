@@ -1,109 +1,101 @@
+"""Training rows in groups: positives with their negatives, or instances with labels of their own."""
+
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
-import polars as pl
 import pytest
 
-from gmlfm import Dataset, Encoder, load_dataset, make_split
-from gmlfm.data.attributes import AttributeTable
-from gmlfm.data.prepared import PreparedData
-from gmlfm.training.loop import Trainer, TrainingOptions
-from gmlfm.training.sampling.batches import BatchOptions, RankingBatches, ShardBatches
-from gmlfm.training.sampling.groups import Batch, IdRows, make_batch
-from gmlfm.training.sampling.negatives import TrainingNegatives, training_sampler
+from gmlfm import Dataset
+from gmlfm.fitting.memory import MemoryPlan
+from gmlfm.training.sampling.batches import BatchOptions, LabelledBatches, RankingBatches
 from gmlfm.training.settings import Settings
+from tests.contracts.checkerboard import checkerboard
 
 
-def same(one: Batch, other: Batch) -> bool:
-    names = ("user_ids", "user_x", "item_ids", "item_x", "labels")
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return checkerboard()
 
 
-def test_an_epoch_is_every_positive_once_with_its_negatives(small_prepared: PreparedData) -> None:
-    assert small_prepared.n_shards > 2
-    options = BatchOptions(batch_size=200, n_negatives=3, cold_start_rate=0.0)
-    batches = ShardBatches(small_prepared, options)
-    seen = list(batches.epoch(0))
-    assert (
-        sum(batch.labels.size for batch in seen)
-        == batches.n_instances
-        == 4 * sum(one.train for one in small_prepared.info.interactions)
+def ranking(data: Dataset, **options: object) -> RankingBatches:
+    settings = Settings.make("gml-fm", "topn", {"n_negatives": 3, **options})
+    batches = MemoryPlan(data, settings, "leave-one-out", {}, "cpu").selection_inputs().batches()
+    assert isinstance(batches, RankingBatches)
+    return batches
+
+
+def labelled(data: Dataset, task: str) -> tuple[MemoryPlan, LabelledBatches]:
+    plan = MemoryPlan(data, Settings.make("gml-fm", task, {}), "random", {}, "cpu")
+    batches = plan.selection_inputs().batches()
+    assert isinstance(batches, LabelledBatches)
+    return plan, batches
+
+
+def test_an_epoch_is_every_positive_once_with_its_negatives(data: Dataset) -> None:
+    batches = ranking(data, batch_size=200)
+    (batch,) = batches.epoch(0)
+    assert batch.labels.size == batches.n_instances == 4 * len(batches.users)
+    assert (batch.labels == [1.0, -1.0, -1.0, -1.0]).all()
+    assert batches.groups_per_step == 50
+    user_rows, item_rows = batches.encoded.user.ids[:, 0], batches.encoded.item.ids[:, 0]
+    pairs = sorted(zip(batch.user_ids[:, 0].tolist(), batch.item_ids[:, 0, 0].tolist(), strict=True))
+    assert pairs == sorted(zip(user_rows[batches.users].tolist(), item_rows[batches.items].tolist(), strict=True))
+    (repeated,), (later,) = batches.epoch(0), batches.epoch(1)
+    np.testing.assert_array_equal(batch.item_ids, repeated.item_ids)
+    assert not np.array_equal(batch.item_ids, later.item_ids)
+    assert not np.array_equal(batch.user_ids, later.user_ids)  # in another order
+
+
+def test_large_epochs_come_in_batches_of_whole_steps(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gmlfm.training.sampling.batches._INSTANCES_AT_ONCE", 500)
+    batches = ranking(data, batch_size=200)
+    sizes = [len(batch) for batch in batches.epoch(0)]
+    assert sum(sizes) == len(batches.users)
+    assert set(sizes[:-1]) == {100}  # two steps of 50 groups have 400 instances, three would have 600
+    monkeypatch.setattr("gmlfm.training.sampling.batches._INSTANCES_AT_ONCE", 10)
+    assert {len(batch) for batch in list(batches.epoch(0))[:-1]} == {50}
+
+
+def test_weights_travel_with_their_rows(data: Dataset) -> None:
+    batches = ranking(data)
+    weighted = RankingBatches(
+        batches.users,
+        batches.items,
+        batches.rows,
+        batches.encoded,
+        batches.ids,
+        batches.negatives,
+        batches.options,
+        np.arange(len(batches.users), dtype=np.float32),
     )
-    assert all(same(one, other) for one, other in zip(seen, batches.epoch(0), strict=True))
-    assert not all(same(one, other) for one, other in zip(seen, batches.epoch(1), strict=False))
+    (batch,) = weighted.epoch(0)
+    assert batch.weights is not None
+    places = batch.weights.astype(int)
+    assert batch.user_ids[:, 0].tolist() == batches.encoded.user.ids[batches.users[places], 0].tolist()
 
 
-def test_readers_of_a_cluster_share_the_shards_without_overlap(small_prepared: PreparedData) -> None:
-    options = BatchOptions(batch_size=200, n_negatives=1, cold_start_rate=0.0)
-    parts = [ShardBatches(small_prepared, options, rank=rank, of=2).n_instances for rank in range(2)]
-    assert sum(parts) == ShardBatches(small_prepared, options).n_instances
+@pytest.mark.parametrize("task", ["rating", "implicit"])
+def test_instances_come_once_with_their_labels(data: Dataset, task: str) -> None:
+    plan, batches = labelled(data, task)
+    (batch,) = batches.epoch(0)
+    assert batch.labels.shape == (len(plan.split.train), 1)
+    assert batches.n_instances == len(plan.split.train)
+    if task == "rating":
+        stars = data.interactions["label"].to_numpy()[plan.split.train]
+        expected = (stars - stars.mean()) / stars.std()
+    else:
+        assert plan.instances is not None
+        expected = plan.instances.labels[plan.split.train]
+    np.testing.assert_allclose(np.sort(batch.labels[:, 0]), np.sort(expected), rtol=1e-5)
+    assert batches.cold_start_sampler(0) is not None
 
 
-def test_shards_avoid_the_visible_positives_of_their_users(small_prepared: PreparedData) -> None:
-    ids = {tuple(row): number for number, row in enumerate(small_prepared.items.ids.tolist())}
-    visible = set()
-    for shard in small_prepared.shards():
-        kept = shard.parts == 0
-        visible |= set(zip(small_prepared.users.ids[shard.users[kept], 0].tolist(), shard.items[kept].tolist(), strict=True))
-    met = 0
-    for batch in ShardBatches(small_prepared, BatchOptions(batch_size=400, n_negatives=5, cold_start_rate=0.0)).epoch(0):
-        for user, rows in zip(batch.user_ids[:, 0].tolist(), batch.item_ids[:, 1:].tolist(), strict=True):
-            for row in rows:
-                # An id row of its own names the item; the shared ones (unknown, decoy) do not.
-                number = ids.get(tuple(row))
-                if number is not None:
-                    met += 1
-                    assert (user, number) not in visible
-    assert met > 1000
-
-
-def test_training_reads_shards_as_it_reads_memory(small_prepared: PreparedData, small_market: Path) -> None:
-    """The same model learns from both: the loss falls alike. Steps for newcomers are left out, they have a loss of their own."""
-    options, training = BatchOptions(batch_size=256, cold_start_rate=0.0), TrainingOptions(epochs=6, threads=1)
-    data = load_dataset(small_market)
-    split = make_split(data)
-    encoder = Encoder.fit(data, split.train)
-    users, items = data.user_numbers[split.train], data.item_numbers[split.train]
-    known = IdRows.of(encoder, items, encoder.encode(data).item)
-    negatives = TrainingNegatives(training_sampler(data, split), users, options.n_negatives)
-    memory = RankingBatches(users, items, split.train, encoder.encode(data), known, negatives, options)
-    losses = []
-    for batches, n_rows in ((memory, encoder.n_rows), (ShardBatches(small_prepared, options), small_prepared.n_rows)):
-        trainer = Trainer(Settings.make("gml-fm", "topn", {"k": 8}).build(), n_rows, training)
-        found: list[float] = []
-
-        class Watch:
-            def on_step(self, done: int, total: int, loss: float) -> None:
-                pass
-
-            def on_epoch(self, report: object, trainer: object, found: list[float] = found) -> None:
-                found.append(report.loss)  # type: ignore[attr-defined]
-
-        trainer.fit(batches, None, "", Watch())
-        losses.append(found)
-    assert all(one[-1] < 0.9 * one[0] for one in losses)
-    assert losses[0][-1] == pytest.approx(losses[1][-1], rel=0.1)
-
-
-def test_a_value_that_no_positive_carries_is_not_learned_from_negatives() -> None:
-    """Otherwise it would learn that it is never chosen, only because what carries it is new."""
-    rows = pl.DataFrame({"u": [f"u{n % 6}" for n in range(24)], "i": [f"i{n % 4}" for n in range(24)]})
-    items = pl.DataFrame({"i": [f"i{n}" for n in range(6)], "kind": ["a", "a", "b", "b", "only new", "b"]})
-    schema = {"interactions": {"user": "u", "item": "i"}, "items": {"id": "i", "fields": {"kind": "category"}}}
-    data = Dataset.from_tables(rows, None, items, schema=schema)
-    encoder = Encoder.fit(data, np.arange(data.n_interactions))
-    encoded = encoder.encode(data)
-    known = IdRows.of(encoder, data.item_numbers, encoded.item)
-    drawn = np.array([[0, 4, 5, 1]], np.int32)
-    labels = np.array([[1.0, -1.0, -1.0, -1.0]], np.float32)
-    user_side = AttributeTable(encoded.user.ids[:1], encoded.user.values[:1])
-    batch = make_batch(user_side, encoded.item, drawn, labels, None, known)
-    assert batch.item_x[0].tolist() == [[1, 1], [1, 0], [1, 1], [1, 1]]
-    assert batch.item_ids[0, :, 0].tolist() == [
-        encoded.item.ids[0, 0],
-        known.negative_only_row,
-        known.negative_only_row,
-        encoded.item.ids[1, 0],
-    ]
+def test_a_steps_size_follows_the_data_unless_it_is_given() -> None:
+    options = BatchOptions()
+    assert options.groups_per_step(1_000, 5) == 64 // 5
+    assert options.groups_per_step(40 * 500, 5) == 100
+    assert options.groups_per_step(10_000_000, 5) == 4096 // 5
+    assert replace(options, batch_size=300).groups_per_step(10_000_000, 5) == 60
+    assert replace(options, batch_size=2).groups_per_step(10_000_000, 5) == 1

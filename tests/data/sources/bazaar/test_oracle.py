@@ -9,7 +9,7 @@ from gmlfm.data.sources.bazaar.market import PARTS
 from gmlfm.data.sources.bazaar.oracle import ATTRIBUTE_PARTS
 from gmlfm.data.sources.bazaar.tables import item_number
 from gmlfm.errors import OptionError
-from gmlfm.training.sampling.negatives import evaluation_candidates
+from gmlfm.evaluation.candidates import evaluation_candidates
 
 
 @pytest.fixture(scope="module")

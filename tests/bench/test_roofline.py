@@ -1,0 +1,50 @@
+"""Operations and bytes of a step, and the rates of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from gmlfm.bench.contenders import Contender, Task
+from gmlfm.bench.roofline import counted, measured
+
+MakeTask = Callable[..., Task]
+
+
+def test_operations_are_counted_from_the_batches(make_task: MakeTask) -> None:
+    contender = Contender(make_task())
+    counts = counted(contender)
+    assert counts is not None
+    step = next(contender.batches[0].steps(contender.groups_per_step))
+    n_pairs = 0
+    for group in range(len(step)):
+        n_user = int((step.user_x[group] != 0).sum())
+        n_items = (step.item_x[group] != 0).sum(1).tolist()
+        n_pairs += n_user * (n_user - 1) // 2 + sum(n * (n - 1) // 2 + n_user * n for n in n_items)
+    n_rows = len(np.unique(np.r_[step.user_ids.ravel(), step.item_ids.ravel()]))
+    expected = (12 * 6 * n_pairs + (6 * 36 + 12 * 7) * n_rows) / step.labels.size
+    assert counts["operations"] == pytest.approx(expected, rel=0.05)  # the average over eight steps against the first
+    assert counts["bytes"] == pytest.approx(
+        (4 * 6 * 7 * n_rows + 8 * (step.user_ids.size + step.item_ids.size)) / step.labels.size, rel=0.05
+    )
+
+
+def test_sums_are_cheaper_than_pairs_and_what_has_no_kernel_is_not_counted(make_task: MakeTask) -> None:
+    pairs, sums = (counted(Contender(make_task(model=name))) for name in ("gml-fm-md", "fm"))
+    assert pairs is not None
+    assert sums is not None
+    assert sums["operations"] < pairs["operations"]
+    for name in ("nfm", "transfm", "mf"):
+        assert counted(Contender(make_task(model=name))) is None
+
+
+def test_rates_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On small matrices: what the machine reaches is not the test's matter."""
+    randn = torch.randn
+    monkeypatch.setattr(torch, "randn", lambda *shape, device: randn(*(min(n, 64) for n in shape), device=device))
+    seconds = iter(np.arange(0.0, 100.0, 0.5))
+    monkeypatch.setattr("gmlfm.bench.roofline.time.perf_counter", lambda: next(seconds))
+    assert measured("cpu") == {"operations_per_second": 2.0 * 2048**3 / 0.5, "bytes_per_second": 8.0 * 64 / 0.5}

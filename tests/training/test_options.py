@@ -1,0 +1,56 @@
+"""The settings of training itself, and what a loss needs of a task."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from gmlfm.errors import OptionError
+from gmlfm.models.settings import convert_all, declared_settings
+from gmlfm.training.objectives import GROUPED
+from gmlfm.training.options import TrainingOptions
+
+
+@pytest.mark.parametrize(
+    ("loss", "task", "n_negatives", "message"),
+    [
+        ("bpr", "rating", 0, "the loss 'bpr' ranks a positive above negatives, which is the task topn; use squared."),
+        ("softmax", "implicit", 0, "which is the task topn; use squared."),
+        ("logistic", "rating", 0, "the loss 'logistic' separates +1 from -1; for the labels of the task rating use squared."),
+        ("softmax", "topn", 0, "the loss 'softmax' compares a positive with negatives; set negatives to 1 or more."),
+        ("squared", "rating", 0, None),
+        ("logistic", "implicit", 0, None),
+        ("bpr", "topn", 1, None),
+    ],
+)
+def test_a_loss_needs_its_task(loss: str, task: str, n_negatives: int, message: str | None) -> None:
+    options = TrainingOptions(loss=loss)
+    if message is None:
+        options.check_task(task, n_negatives, GROUPED)
+        return
+    with pytest.raises(OptionError) as caught:
+        options.check_task(task, n_negatives, GROUPED)
+    assert str(caught.value).endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"lr": 0}, "lr is 0; expected above 0, below 3e+38."),
+        ({"lr": math.nan}, "lr is nan; expected above 0, below 3e+38."),
+        ({"lr": "fast"}, "lr is 'fast'; expected a number."),
+        ({"weight_decay": 1.0}, "weight_decay is 1; expected 0 or more, below 1."),
+        ({"epochs": -1}, "epochs is -1; expected 0 or more."),
+        ({"epochs": 2.5}, "epochs is 2.5; expected a whole number."),
+        ({"patience": 0}, "patience is 0; expected 1 or more."),
+        ({"threads": 0}, "threads is 0; expected 1 or more."),
+        ({"seed": -1}, "seed is -1; expected 0 or more, below 2"),
+        ({"seed": 2**31}, "expected 0 or more, below 2"),
+    ],
+)
+def test_ranges(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        convert_all(declared_settings(TrainingOptions), values)
+    assert message in str(caught.value)
