@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,15 @@ def inputs_of(history: npt.NDArray[Any] = HISTORY) -> FitInputs:
     tables = [_id_table(3, n_users), AttributeTable(*_nothing(0)), _id_table(5 + n_users, n_items)]
     ratings = Ratings(users, items, np.ones(len(users), np.float32))
     return FitInputs(layout, Encoded(*tables), lambda: positives, lambda: ratings)
+
+
+def attribute_inputs(label_scale: tuple[float, float] = (0.0, 1.0)) -> FitInputs:
+    """Four users with a city, five items with a tag or two, as LAYOUT has them."""
+    users = np.array([[3, 9], [4, 10], [5, 7], [6, 9]], np.int32)
+    items = np.array([[13, 20, 0], [14, 20, 21], [15, 22, 18], [16, 21, 22], [17, 19, 0]], np.int32)
+    x = np.where(items > 0, np.array([[1.0, 0.5, 0.7]]), 0.0).astype(np.float32)
+    tables = AttributeTable(users, np.ones(users.shape, np.float32)), AttributeTable(*_nothing(0)), AttributeTable(items, x)
+    return replace(inputs_of(), layout=LAYOUT, encoded=Encoded(*tables), label_scale=label_scale)
 
 
 def users_of(numbers: npt.NDArray[Any] | list[int], history: list[int] | None = None) -> UserSide:

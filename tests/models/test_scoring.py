@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 import torch
 
 from gmlfm import Dataset, Recommender
-from gmlfm.models.base import PairwiseModel
+from gmlfm.data.attributes import AttributeTable, FieldCode
+from gmlfm.errors import DataError
+from gmlfm.fitting import FittedRun
+from gmlfm.models.base import Layout, UserSide
+from gmlfm.models.gradient import GradientModel
+from gmlfm.models.pairwise import PairwiseModel
 from gmlfm.models.registry import MODELS
-from gmlfm.retrieval import Scorer, best_items
+from gmlfm.models.scoring import RowScorer
+from gmlfm.training.settings import Settings
 from tests.contracts.checkerboard import N_USERS, checkerboard
 
 PAIRWISE = ["gml-fm", "gml-fm-md", "gml-fm-dnn", "fm", "transfm", "mf", "pmf", "ngcf"]
 QUICK: dict[str, Any] = {"epochs": 1, "threads": 1, "k": 8, "v_scale": 0.5}
+USERS = np.arange(N_USERS, dtype=np.int32)
+Fit = Callable[..., FittedRun]
 
 
 @pytest.fixture(scope="module")
@@ -24,116 +33,99 @@ def board() -> Dataset:
     return checkerboard()
 
 
-def fitted(board: Dataset, name: str, **more: Any) -> Scorer:
-    scores = Recommender(name, **{**QUICK, **more}).fit(board).fitted.scores
-    assert isinstance(scores, Scorer)
-    return scores
+@pytest.fixture(scope="module")
+def fitted(board: Dataset) -> Fit:
+    """Runs of the board, each fitted once; no test changes them."""
+    return cache(lambda name, **more: Recommender(name, **{**QUICK, **more}).fit(board).fitted)
+
+
+def scorer_of(run: FittedRun) -> RowScorer:
+    """A scorer with nothing cached."""
+    model = run.model
+    assert isinstance(model, GradientModel)
+    return RowScorer(model, model.table, run.encoded.item, None, run.label_scale)
+
+
+def check_against_pairs(run: FittedRun, users: np.ndarray, *catalogues: np.ndarray) -> None:
+    scorer, side = scorer_of(run), run.ranker.user_side(users)
+    for items in catalogues:
+        by_pairs = scorer.score_pairs(side, np.tile(items, (len(users), 1)))
+        np.testing.assert_allclose(scorer.score_all(side, items), by_pairs, rtol=2e-5, atol=2e-5)
 
 
 def test_the_list_of_pairwise_models_is_whole() -> None:
-    from gmlfm.data.attributes import FieldCode
-    from gmlfm.models.base import Layout
-    from gmlfm.training.settings import Settings
-
     layout = Layout((FieldCode("user", "user", "id", 1, 4), FieldCode("item", "item", "id", 7, 4)))
-    trained = [name for name, info in MODELS.items() if info.make is not None]
-    assert set(PAIRWISE) | {"bpr-mf"} == {
-        name for name in trained if isinstance(Settings.make(name, "topn", {}).build(layout), PairwiseModel)
-    }
+    names = [name for name, info in MODELS.items() if "topn" in info.tasks]
+    pairwise = {name for name in names if isinstance(Settings.make(name, "topn", {}).build(layout), PairwiseModel)}
+    assert set(PAIRWISE) | {"bpr-mf"} == pairwise
 
 
 @pytest.mark.parametrize("form", ["table", "vectors"])
 @pytest.mark.parametrize("name", PAIRWISE)
-def test_tables_and_vectors_give_what_pairs_give(board: Dataset, name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    scores = fitted(board, name)
-    assert isinstance(scores.model, PairwiseModel)
-    if form == "table" and scores.model.ids_only:
+def test_tables_and_vectors_give_what_pairs_give(
+    board: Dataset, fitted: Fit, name: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = fitted(name)
+    assert isinstance(run.model, PairwiseModel)
+    if form == "table" and run.model.ids_only:
         pytest.skip("ids alone have no table of attributes")
-    monkeypatch.setattr(Scorer, "_tables_are_cheaper", lambda self, model: form == "table")
-    monkeypatch.setattr("gmlfm.retrieval.scorer._NUMBERS_A_BLOCK", 300)  # several blocks
-    users = np.arange(N_USERS, dtype=np.int32)
-    for items in (board.seen_items, np.arange(len(board.items), dtype=np.int32), np.array([7, 3, 41], np.int32)):
-        by_pairs = scores.score_pairs(users, np.tile(items, (len(users), 1)))
-        np.testing.assert_allclose(scores.score_all(users, items), by_pairs, rtol=2e-5, atol=2e-5)
+    monkeypatch.setattr(RowScorer, "_tables_are_cheaper", lambda self, model, user_width: form == "table")
+    monkeypatch.setattr("gmlfm.models.scoring._NUMBERS_PER_BLOCK", 300)  # several blocks
+    check_against_pairs(
+        run, USERS, board.seen_items, np.arange(len(board.items), dtype=np.int32), np.array([7, 3, 41], np.int32)
+    )
 
 
 @pytest.mark.parametrize("distance", ["manhattan", "euclidean", "chebyshev", "minkowski", "cosine"])
 @pytest.mark.parametrize("weight", [True, False])
-def test_any_distance_ranks_by_tables(board: Dataset, distance: str, weight: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gmlfm.models.gmlfm._NUMBERS_A_PIECE", 2_000)
-    scores = fitted(board, "gml-fm-dnn", distance=distance, weight=weight, p=3.0)
-    users, items = np.arange(N_USERS, dtype=np.int32), board.seen_items
-    by_pairs = scores.score_pairs(users, np.tile(items, (len(users), 1)))
-    np.testing.assert_allclose(scores.score_all(users, items), by_pairs, rtol=2e-5, atol=2e-5)
-
-
-@pytest.mark.parametrize("options", [{}, {"distance": "cosine"}, {"weight": False}, {"distance": "manhattan"}])
-def test_what_is_kept_of_the_items_gives_the_pairs(board: Dataset, options: dict[str, Any]) -> None:
-    scores = fitted(board, "gml-fm-dnn", **options)
-    model = scores.model
-    assert isinstance(model, PairwiseModel)
-    table = scores._table
-    with torch.no_grad():
-        weight, distance = model.pair_parts(model.transform_rows(table[:9]), model.transform_rows(table[9:]))
-        assert distance is not None
-        found = model.pair_table(model.transform_rows(table[:9]), model.item_cache(table[9:]))
-    torch.testing.assert_close(found, weight * distance, rtol=2e-5, atol=2e-5)
+def test_any_distance_ranks_by_tables(
+    board: Dataset, fitted: Fit, distance: str, weight: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gmlfm.models.gmlfm._NUMBERS_PER_BLOCK", 2_000)
+    check_against_pairs(fitted("gml-fm-dnn", distance=distance, weight=weight, p=3.0), USERS, board.seen_items)
 
 
 @pytest.mark.parametrize("n_users", [1, N_USERS])
 @pytest.mark.parametrize("name", ["gml-fm", "fm", "mf"])
-def test_one_user_is_scored_as_many_are(board: Dataset, name: str, n_users: int) -> None:
-    scores = fitted(board, name)
-    users = np.arange(n_users, dtype=np.int32)
-    for items in (np.arange(len(board.items), dtype=np.int32), np.array([7, 3, 41], np.int32), board.seen_items[1:]):
-        by_pairs = scores.score_pairs(users, np.tile(items, (n_users, 1)))
-        np.testing.assert_allclose(scores.score_all(users, items), by_pairs, rtol=2e-5, atol=2e-5)
+def test_a_single_user_is_scored_as_many_are(board: Dataset, fitted: Fit, name: str, n_users: int) -> None:
+    every_item = np.arange(len(board.items), dtype=np.int32)
+    check_against_pairs(fitted(name), USERS[:n_users], every_item, np.array([7, 3, 41], np.int32), board.seen_items[1:])
 
 
-def test_the_item_side_holds_at_most_three_times_its_embeddings() -> None:
-    data = many_items(5_000)
-    scores = fitted(data, "gml-fm", k=64)
-    users = np.arange(3, dtype=np.int32)
-    for one in (users[:1], users):
-        best_items(scores.score_all(one, data.seen_items), data.seen_items, 10)
-    side = scores._item_side
-    embeddings = side.n_rows * scores._table.shape[1] * 4
-    assert embeddings > 0.9 * scores._table.nbytes  # or the table below would say little of the items
-    held = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes() for one in tensors_of(scores)}
-    assert scores._table.nbytes in held.values()
-    assert sum(held.values()) <= 3 * embeddings
-
-
-def tensors_of(scores: Scorer) -> list[torch.Tensor]:
-    """Every tensor that a scorer reaches, its table too."""
-    found, seen, queue = [], set[int](), [scores.__dict__]
-    while queue:
-        one: Any = queue.pop()
-        if id(one) in seen or isinstance(one, type):
-            continue
-        seen.add(id(one))
-        if isinstance(one, torch.Tensor):
-            found.append(one)
-        elif isinstance(one, dict):
-            queue += one.values()
-        elif isinstance(one, list | tuple):
-            queue += one
-        elif hasattr(one, "__dict__"):
-            queue.append(one.__dict__)
-    return found
-
-
-def many_items(n: int) -> Dataset:
-    """n items of five fields, each bought once, and a few users."""
-    rng = np.random.default_rng(0)
-    names = [f"i{at}" for at in range(n)]
-    fields = {f"f{at}": rng.integers(0, 20, n).astype(str) for at in range(5)}
-    bought = {"user": rng.integers(0, 50, n).astype(str), "item": names}
-    return Dataset.from_tables(pl.DataFrame(bought), items=pl.DataFrame({"item": names, **fields}))
-
-
-def test_the_cheaper_form_is_chosen(board: Dataset) -> None:
+def test_the_cheaper_form_is_chosen(fitted: Fit) -> None:
     for name, by_table in (("gml-fm", True), ("fm", False)):
-        scores = fitted(board, name, k=64)
-        assert isinstance(scores.model, PairwiseModel)
-        assert scores._tables_are_cheaper(scores.model) is by_table
+        run = fitted(name, k=64)
+        assert isinstance(run.model, PairwiseModel)
+        assert scorer_of(run)._tables_are_cheaper(run.model, run.encoded.user.ids.shape[1]) is by_table
+
+
+@pytest.mark.parametrize("name", ["gml-fm", "nfm"])
+def test_a_history_gives_a_newcomer_a_row_of_their_own(board: Dataset, fitted: Fit, name: str) -> None:
+    run = fitted(name)
+    scorer = scorer_of(run)
+    attributes = AttributeTable(run.encoded.user.ids[:1].copy(), run.encoded.user.values[:1])
+    attributes.ids[0, 0] = run.inputs.layout.id_field("user").unknown_row
+    plain, folded = (
+        scorer.score_all(UserSide(np.array([-1], np.int32), attributes, history), board.seen_items)[0]
+        for history in (None, np.array([1, 3], np.int32))
+    )
+    others = np.setdiff1d(np.arange(len(board.seen_items)), [1, 3])
+    assert (folded - plain)[[1, 3]].mean() > (folded - plain)[others].mean() + 1e-3
+
+
+def test_scores_are_in_the_units_of_the_labels(fitted: Fit) -> None:
+    run = fitted("fm")
+    side, items = run.ranker.user_side(USERS[:2]), np.array([3, 5], np.int32)
+    plain = scorer_of(run).score_all(side, items)
+    assert isinstance(run.model, GradientModel)
+    scaled = RowScorer(run.model, run.model.table, run.encoded.item, None, (3.0, 2.0)).score_all(side, items)
+    np.testing.assert_allclose(scaled, 3.0 + 2.0 * plain, rtol=1e-6)
+
+
+def test_scores_that_are_no_numbers_are_refused(fitted: Fit) -> None:
+    run = fitted("fm")
+    assert isinstance(run.model, GradientModel)
+    broken = RowScorer(run.model, torch.full_like(run.model.table, torch.nan), run.encoded.item, None, (0.0, 1.0))
+    for score, items in ((broken.score_all, [3]), (broken.score_pairs, [[3]])):
+        with pytest.raises(DataError, match="scores that are no numbers; it was trained with too high an lr"):
+            score(run.ranker.user_side(USERS[:1]), np.array(items, np.int32))
