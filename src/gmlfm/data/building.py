@@ -16,8 +16,8 @@ from gmlfm.errors import DataError, SchemaError
 
 
 class Builder:
-    def __init__(self, frames: Mapping[str, pl.DataFrame], schema: Schema, strict: bool, origins: dict[str, Origin]) -> None:
-        self._frames = frames
+    def __init__(self, tables: Mapping[str, pl.DataFrame], schema: Schema, strict: bool, origins: dict[str, Origin]) -> None:
+        self._tables = tables
         self._schema = schema
         self._strict = strict
         self._origins = {name: origins.get(name, Origin(f"the {name} table")) for name in ("interactions", "users", "items")}
@@ -25,16 +25,16 @@ class Builder:
 
     def build(self) -> Dataset:
         for name, side in (("users", self._schema.users), ("items", self._schema.items)):
-            if side is None and name in self._frames:
+            if side is None and name in self._tables:
                 raise SchemaError(f"a table of {name} was given, but the schema has no [{name}].")
-            if side is not None and name not in self._frames:
+            if side is not None and name not in self._tables:
                 raise SchemaError(f"the schema has [{name}], but no table of {name} was given.")
-        for name, frame in self._frames.items():
+        for name, frame in self._tables.items():
             if frame.height == 0:
                 raise DataError(f"{self._origins[name].name} is empty; at least one row is needed.")
         spec = self._schema.interactions
         origin = self._origins["interactions"]
-        table = self._frames["interactions"]
+        table = self._tables["interactions"]
         user_ids, user_type = as_ids(column(table, spec.user, origin, "user"), origin)
         item_ids, item_type = as_ids(column(table, spec.item, origin, "item"), origin)
         usable = self._rows_with_ids(user_ids, item_ids)
@@ -76,7 +76,7 @@ class Builder:
         """The side's entities, and the interactions' ids as numbers of them."""
         listed = pl.Series("id", [], dtype=pl.String)
         if spec is not None:
-            table, origin = self._frames[name], self._origins[name]
+            table, origin = self._tables[name], self._origins[name]
             listed, listed_type = as_ids(column(table, spec.id, origin, f"[{name}] id"), origin)
             self._check_listed(listed, name, spec.id, origin)
             id_type = "integer" if id_type == listed_type == "integer" else "text"
@@ -115,7 +115,7 @@ class Builder:
     def _side_columns(self, name: str, spec: SideSchema | None, n_unlisted: int) -> tuple[pl.DataFrame, pl.Series | None]:
         if spec is None:
             return pl.DataFrame(), None
-        table, origin = self._frames[name], self._origins[name]
+        table, origin = self._tables[name], self._origins[name]
 
         def extended(values: pl.Series, new_name: str) -> pl.Series:
             return values.alias(new_name).extend_constant(None, n_unlisted)

@@ -71,22 +71,22 @@ class Dataset:
 
         strict: refuse interactions that name a user or item without a row in its table, instead of counting them.
         """
-        frames = {"interactions": as_frame(interactions, "interactions")}
+        tables = {"interactions": as_frame(interactions, "interactions")}
         for name, table in (("users", users), ("items", items)):
             if table is not None:
-                frames[name] = as_frame(table, name)
+                tables[name] = as_frame(table, name)
         if schema is None:
             from gmlfm.data.guessing import guess_schema
             from gmlfm.data.schema_toml import to_toml
 
-            guess = guess_schema(frames, known_roles=True)
+            guess = guess_schema(tables, known_roles=True)
             schema = guess.schema
             _LOG.warning("# gmlfm inferred this schema; pass schema= to change it\n%s", to_toml(schema, guess.reasons))
         elif not isinstance(schema, Schema):
             schema = Schema.from_dict(schema)
         from gmlfm.data.building import Builder
 
-        return Builder(frames, schema, strict, dict(origins or {})).build()
+        return Builder(tables, schema, strict, dict(origins or {})).build()
 
     @property
     def name(self) -> str:

@@ -50,7 +50,7 @@ class Guess:
 
 
 def guess_schema(
-    frames: Mapping[str, pl.DataFrame],
+    tables: Mapping[str, pl.DataFrame],
     *,
     name: str = "tables",
     user: str | None = None,
@@ -58,30 +58,30 @@ def guess_schema(
     known_roles: bool = False,
 ) -> Guess:
     """Guess from tables by file name. With `known_roles` the names are interactions, users and items themselves."""
-    for table, frame in frames.items():
+    for table, frame in tables.items():
         if frame.height == 0:
             raise DataError(f"the {table} table is empty; at least one row is needed.")
-    guesser = _Guesser(frames, user, item)
-    roles = {role: role for role in frames} if known_roles else guesser.roles()
+    guesser = _Guesser(tables, user, item)
+    roles = {role: role for role in tables} if known_roles else guesser.roles()
     return guesser.schema(name, roles)
 
 
 class _Guesser:
-    def __init__(self, frames: Mapping[str, pl.DataFrame], user: str | None, item: str | None) -> None:
-        self._frames = frames
+    def __init__(self, tables: Mapping[str, pl.DataFrame], user: str | None, item: str | None) -> None:
+        self._tables = tables
         self._requested = {"user": user, "item": item}
-        self._profiles = {name: {column: profile(frame[column]) for column in frame.columns} for name, frame in frames.items()}
+        self._profiles = {name: {column: profile(frame[column]) for column in frame.columns} for name, frame in tables.items()}
         self._reasons: dict[str, str] = {}
 
     def roles(self) -> dict[str, str]:
         """interactions, users, items -> table name."""
-        if len(self._frames) > 3:
+        if len(self._tables) > 3:
             raise SchemaError(
-                f"{len(self._frames)} tables were given; expected the interactions and at most one of users and one of items."
+                f"{len(self._tables)} tables were given; expected the interactions and at most one of users and one of items."
             )
-        main = max(self._frames, key=self._interactions_score)
+        main = max(self._tables, key=self._interactions_score)
         roles = {"interactions": main}
-        others = [name for name in self._frames if name != main]
+        others = [name for name in self._tables if name != main]
         for name in others:
             fits = {side: self._side_score(name, main, side) for side in ("users", "items") if side not in roles}
             best = max(fits, key=lambda side: fits[side])
@@ -104,13 +104,13 @@ class _Guesser:
 
     def _interactions_score(self, name: str) -> float:
         profiles = self._profiles[name].values()
-        score = math.log10(1 + self._frames[name].height) / 4
+        score = math.log10(1 + self._tables[name].height) / 4
         score += 2.0 * bool(words_of(Path(name).stem) & EVENT_WORDS)
         score += sum(
             bool(column.words & words) for words in (USER_WORDS, ITEM_WORDS) for column in profiles if not column.unique
         )
         score += 0.5 * any(column.looks == "time" for column in profiles)
-        for other in self._frames:
+        for other in self._tables:
             if other != name:
                 score += 1.0 * (self._reference(name, other, USER_WORDS | ITEM_WORDS)[2] > 0.5)
         return score
@@ -125,11 +125,11 @@ class _Guesser:
         """(key of other, main's foreign key to it, score): by its name, the side's words and shared values."""
         best = ("", "", 0.0)
         for key in self._keys(other):
-            keys, _ = as_ids(self._frames[other][key.name], Origin(other))
+            keys, _ = as_ids(self._tables[other][key.name], Origin(other))
             for column in self._columns(main, without):
                 if column.looks in ("time", "set", "empty", "text"):
                     continue
-                sample, _ = as_ids(self._frames[main][column.name].drop_nulls().head(_SAMPLE), Origin(main))
+                sample, _ = as_ids(self._tables[main][column.name].drop_nulls().head(_SAMPLE), Origin(main))
                 overlap = _overlap(sample, keys)
                 if overlap == 0.0:
                     continue
@@ -153,9 +153,9 @@ class _Guesser:
         for side in ("user", "item"):
             requested = self._requested[side]
             if requested is not None:
-                if requested not in self._frames[main].columns:
+                if requested not in self._tables[main].columns:
                     raise SchemaError(
-                        f"{main} has no column '{requested}'{did_you_mean(requested, self._frames[main].columns)}"
+                        f"{main} has no column '{requested}'{did_you_mean(requested, self._tables[main].columns)}"
                     )
                 if requested in chosen.values():
                     raise SchemaError(f"'{requested}' cannot be both the user and the item.")
@@ -196,11 +196,11 @@ class _Guesser:
         candidates = [column for column in columns if column.looks in ("key", "category", "number")]
         candidates = [column for column in candidates if not (column.decimal_comma or column.reason.startswith(DECIMALS))]
         if not candidates:
-            names = ", ".join(self._frames[main].columns)
+            names = ", ".join(self._tables[main].columns)
             raise SchemaError(f"no column of {main} looks like the {side}'s id (it has {names}); name it with --{side} COLUMN.")
         candidates.sort(key=lambda column: -column.n_distinct)
         n_open = 2 if side == "user" and "item" not in chosen else 1
-        order = self._frames[main].columns
+        order = self._tables[main].columns
         best = min(candidates[:n_open], key=lambda column: order.index(column.name))
         chosen[side] = best.name
         self._reasons[f"interactions.{side}"] = f"a guess: {best.n_distinct:,} different values; if wrong, use --{side} COLUMN"
@@ -234,11 +234,11 @@ class _Guesser:
         return replace(schema, **{key: candidates[0].name})  # type: ignore[arg-type]
 
     def _all_numbers(self, main: str, column: Profile) -> bool:
-        values = self._frames[main][column.name]
+        values = self._tables[main][column.name]
         return column.decimal_comma or values.cast(pl.Float64, strict=False).null_count() == values.null_count()
 
     def _above_zero(self, main: str, column: Profile) -> bool:
-        values = self._frames[main][column.name].cast(pl.Float64, strict=False)
+        values = self._tables[main][column.name].cast(pl.Float64, strict=False)
         return values.null_count() == 0 and bool((values > 0).all())
 
     def _side(self, table: str, side: str, main: str, foreign_key: str) -> SideSchema:
@@ -268,11 +268,11 @@ class _Guesser:
     def _side_key(self, table: str, main: str, foreign_key: str) -> str:
         """The key whose values the foreign key shares most, else the column of the same name, else the first key."""
         keys = self._keys(table)
-        sample, _ = as_ids(self._frames[main][foreign_key].head(_SAMPLE), Origin(main))
-        overlaps = [(_overlap(sample, as_ids(self._frames[table][key.name], Origin(table))[0]), key.name) for key in keys]
+        sample, _ = as_ids(self._tables[main][foreign_key].head(_SAMPLE), Origin(main))
+        overlaps = [(_overlap(sample, as_ids(self._tables[table][key.name], Origin(table))[0]), key.name) for key in keys]
         if overlaps and max(overlaps)[0] > 0:
             return max(overlaps)[1]
-        if foreign_key in self._frames[table].columns:
+        if foreign_key in self._tables[table].columns:
             return foreign_key
         if not keys:
             raise SchemaError(f"no column of {table} has every value once, so none can be the id that {foreign_key} names.")

@@ -39,11 +39,11 @@ class Attributes:
     fields: Tensor | None = None
 
 
-def gather(*sides: Attributes) -> tuple[Tensor, tuple[Attributes, ...]]:
-    """The distinct rows that the sides name, and the sides as places among these."""
-    distinct, places = torch.unique(torch.cat([side.ids.flatten() for side in sides]), return_inverse=True)
-    by_side = places.split([side.ids.numel() for side in sides])
-    return distinct, tuple(replace(side, ids=ids.view(side.ids.shape)) for side, ids in zip(sides, by_side, strict=True))
+def gather(*attributes: Attributes) -> tuple[Tensor, tuple[Attributes, ...]]:
+    """The distinct rows that some sides name, and the sides as places among these."""
+    distinct, places = torch.unique(torch.cat([side.ids.flatten() for side in attributes]), return_inverse=True)
+    by_side = places.split([side.ids.numel() for side in attributes])
+    return distinct, tuple(replace(side, ids=ids.view(side.ids.shape)) for side, ids in zip(attributes, by_side, strict=True))
 
 
 class GradientModel(nn.Module, Model):

@@ -174,13 +174,13 @@ def import_model(path: str) -> type[Model]:
         raise OptionError(
             f"the module '{module_name}' of '{path}' cannot be imported ({type(error).__name__}: {error}); {example}."
         ) from error
-    found = getattr(module, class_name, None) if class_name else None
-    if found is None:
+    cls = getattr(module, class_name, None) if class_name else None
+    if cls is None:
         names = [name for name, member in vars(module).items() if inspect.isclass(member) and issubclass(member, Model)]
         raise OptionError(f"the module '{module_name}' has no class '{class_name}'{did_you_mean(class_name, names)}")
-    if not (inspect.isclass(found) and issubclass(found, Model)):
+    if not (inspect.isclass(cls) and issubclass(cls, Model)):
         raise OptionError(f"'{path}' is no gmlfm.Model class; derive it from gmlfm.GradientModel or another base.")
-    return found
+    return cls
 
 
 def _class_info(cls: type[Model]) -> ModelInfo:

@@ -90,7 +90,7 @@ class ColdStartTrainer:
         hidden = replace(shown, user_ids=user_ids, item_ids=item_ids)
         self._model.eval()
         teacher, student = (
-            frozen_scores(self._model, self._table, *_sides(side, self._fields)).view(n_steps, grid.n_users, -1)
+            frozen_scores(self._model, self._table, *_attribute_sides(side, self._fields)).view(n_steps, grid.n_users, -1)
             for side in (shown, hidden)
         )
         self._model.train()
@@ -108,7 +108,7 @@ class ColdStartTrainer:
 
 def fit_unknown_user(model: GradientModel, table: Tensor, batch: DeviceBatch, loss: str, fields: Fields) -> None:
     """The row at the first place of every user, which is one for all; where the fit gives no number, it stays."""
-    users, items = _sides(batch, fields)
+    users, items = _attribute_sides(batch, fields)
     index = int(users.ids[0, 0])
     row = table[index].clone().requires_grad_()
     scores, objective = scores_of_row(model, table, index, users, items), objective_named(loss, model)
@@ -139,6 +139,6 @@ def _level(odds: float | None, loss: str) -> float:
     return (odds - 1) / (odds + 1) if loss == "squared" else math.log(odds)
 
 
-def _sides(batch: DeviceBatch, fields: Fields) -> tuple[Attributes, Attributes]:
+def _attribute_sides(batch: DeviceBatch, fields: Fields) -> tuple[Attributes, Attributes]:
     user_ids, item_ids = batch.user_ids.long(), batch.item_ids.long()
     return Attributes(user_ids, batch.user_x, fields(user_ids)), Attributes(item_ids, batch.item_x, fields(item_ids))
