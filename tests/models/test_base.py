@@ -50,16 +50,30 @@ def test_it_is_public() -> None:
 @pytest.mark.parametrize(
     ("parent", "methods", "message"),
     [
-        (GradientModel, ("row_width",), r"Mine has no scores\(self, rows, users, items\), which returns \(B, G\) scores; see docs/"),
+        (
+            GradientModel,
+            ("row_width",),
+            r"Mine has no scores\(self, rows, users, items\), which returns \(B, G\) scores; see docs/",
+        ),
         (GradientModel, ("scores",), "Mine has no row_width, the number of parameters in a row of the table; see docs/"),
         (PairwiseModel, ("row_width",), r"Mine has no pair_parts\(self, left, right\), which returns what each pair adds"),
-        (ClosedFormModel, ("score_all", "state_dict", "load_state_dict"), r"Mine has no fit\(self, inputs, plan\), which learns"),
-        (ClosedFormModel, ("fit", "state_dict", "load_state_dict"), r"no score_all\(self, users, items\), which returns \(N, I\)"),
+        (
+            ClosedFormModel,
+            ("score_all", "state_dict", "load_state_dict"),
+            r"Mine has no fit\(self, inputs, plan\), which learns",
+        ),
+        (
+            ClosedFormModel,
+            ("fit", "state_dict", "load_state_dict"),
+            r"no score_all\(self, users, items\), which returns \(N, I\)",
+        ),
         (EpisodicModel, ("score_all", "state_dict", "load_state_dict"), "Mine has no run_epoch"),
         (ClosedFormModel, ("fit", "score_all", "load_state_dict"), "Mine has no state_dict; see docs/add-a-model.md"),
     ],
 )
-def test_a_class_that_lacks_a_method_says_which_in_a_sentence(parent: type[Model], methods: tuple[str, ...], message: str) -> None:
+def test_a_class_that_lacks_a_method_says_which_in_a_sentence(
+    parent: type[Model], methods: tuple[str, ...], message: str
+) -> None:
     cls: Any = type("Mine", (parent,), {name: lambda self, *arguments: None for name in methods})
     with pytest.raises(OptionError, match=message) as caught:
         cls()

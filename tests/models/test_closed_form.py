@@ -77,7 +77,9 @@ def test_over_other_items_it_knows_them_by_their_training_numbers(cls: Any) -> N
     np.testing.assert_array_equal(scores[:, [0, 2]], score_all(model)[:3, [0, 1]])
     np.testing.assert_array_equal(scores[:, 1], 0.0)  # an item that training never met
     pairs = np.array([[0, 1], [2, 2], [3, 0]], np.int32)
-    np.testing.assert_array_equal(over.score_pairs(users, pairs), np.take_along_axis(over.score_all(users, ITEMS[:4]), pairs, 1))
+    np.testing.assert_array_equal(
+        over.score_pairs(users, pairs), np.take_along_axis(over.score_all(users, ITEMS[:4]), pairs, 1)
+    )
     assert over.state_dict().keys() == model.state_dict().keys()
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from gmlfm.errors import OptionError
 from gmlfm.models.base import FitReport, Inputs, ItemSide, UserSide
 from gmlfm.models.deepfm import DeepFM
 from gmlfm.models.fm import FM
@@ -187,6 +188,25 @@ def test_fields_are_given_to_models_that_need_them_alone() -> None:
     assert seen.pop() is None
     attached(NeedsFields).score_all(users(), ITEMS)
     assert seen.pop().tolist() == [[0, 1]] * 4
+
+
+def test_scores_of_another_shape_are_refused_in_a_sentence() -> None:
+    class Wrong(Sums):
+        def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
+            return super().scores(rows, user_side, item_side)[:, :1]
+
+    model = attached(Wrong)
+    message = (
+        r"Wrong.scores gave the shape \(4, 1\); expected \(B, G\), here \(4, 5\): a score for each user and item; see docs/"
+    )
+    with pytest.raises(OptionError, match=message):
+        model.score_all(users(), ITEMS)
+    user_side, item_side = (
+        Attributes(torch.zeros(2, 1).long(), torch.ones(2, 1)),
+        Attributes(torch.zeros(2, 3, 1).long(), torch.ones(2, 3, 1)),
+    )
+    with pytest.raises(OptionError, match=r"Wrong.scores gave the shape \(2, 1\)"):
+        model.score_sets(model.table, user_side, item_side)
 
 
 def test_newcomers_go_by_attributes_or_by_the_unknown_row() -> None:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.data.attributes import AttributeTable
+from gmlfm.errors import OptionError
 from gmlfm.models.base import FitInputs, FitReport, Floats, Inputs, Ints, ItemSide, Model, Plan, UserSide
 
 if TYPE_CHECKING:
@@ -97,7 +98,17 @@ class GradientModel(nn.Module, Model):
 
     def score_sets(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> list[Tensor]:
         """The scores that the objective is applied to; several where parts are trained side by side."""
-        return [self.scores(rows, user_side, item_side)]
+        return [self.checked_scores(rows, user_side, item_side)]
+
+    def checked_scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
+        """`scores`, of the shape that they must have: a loss would take another one for what it is not, and say nothing."""
+        scores, expected = self.scores(rows, user_side, item_side), tuple(item_side.ids.shape[:-1])
+        if tuple(scores.shape) != expected:
+            raise OptionError(
+                f"{type(self).__name__}.scores gave the shape {tuple(scores.shape)}; expected (B, G), here {expected}: a score "
+                "for each user and item; see docs/add-a-model.md."
+            )
+        return scores
 
     def penalty(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor | None:
         """What the objective adds for the rows of a batch and the dense parameters, if anything."""
