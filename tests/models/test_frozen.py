@@ -13,8 +13,8 @@ from gmlfm.models.fm import FM
 from gmlfm.models.gmlfm import GMLFM
 from gmlfm.models.gradient import Attributes, GradientModel
 from gmlfm.models.mf import MF
-from gmlfm.models.ngcf import NGCF
 from gmlfm.models.nfm import NFM
+from gmlfm.models.ngcf import NGCF
 from gmlfm.models.transfm import TransFM
 from tests.models.slow_loops import LAYOUT, K, rows_and_batch
 

@@ -76,7 +76,7 @@ def test_bad_names_are_refused(name: Any) -> None:
 
 @pytest.mark.parametrize("value", [int, "text", lambda: None])
 def test_only_models_are_registered(value: Any) -> None:
-    with pytest.raises(OptionError, match="is no gmlfm.Model; derive it from gmlfm.GradientModel or another base"):
+    with pytest.raises(OptionError, match=r"is no gmlfm\.Model; derive it from gmlfm.GradientModel or another base"):
         register("mine")(value)
 
 
