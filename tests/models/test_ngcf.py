@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from gmlfm.errors import OptionError
+from gmlfm.models.base import UserSide
 from gmlfm.models.ngcf import NGCF
-from tests.models.slow_loops import LAYOUT, K, check, item_row, rows_and_batch, user_row
+from tests.models.slow_loops import LAYOUT, K, attribute_inputs, check, item_row, rows_and_batch, user_row
 
 
 def propagated(model: NGCF, rows: Tensor, edges: list[tuple[int, int]]) -> dict[int, Tensor]:
@@ -66,6 +67,21 @@ def test_a_saved_graph_is_loaded_with_the_weights() -> None:
     other.load_state_dict(model.state_dict())
     assert torch.equal(other.edges, model.edges)
     torch.testing.assert_close(other.transform_rows(rows), model.transform_rows(rows))
+
+
+def test_a_forgotten_user_leaves_the_graph_of_a_copy_alone() -> None:
+    model = NGCF(LAYOUT, K, layers=1).eval()
+    model.set_graph(np.array([3, 3, 4]), np.array([13, 14, 14]))
+    model.table = rows_and_batch(K)[0].float()
+    model.attach(attribute_inputs())
+    users, items = UserSide(np.arange(4, dtype=np.int32), attribute_inputs().encoded.user), np.arange(5, dtype=np.int32)
+    scores = model.score_all(users, items)  # by now the graph is a sparse matrix
+    without = model.without_user(0, 3, attribute_inputs())
+    assert isinstance(without, NGCF)
+    assert without.edges.tolist() == [[3], [9]]  # row 4 is the fourth node; row 14 follows the six users as the fourth item
+    assert model.edges.shape == (2, 3)
+    assert not np.allclose(without.score_all(users, items)[1], scores[1])
+    np.testing.assert_array_equal(model.score_all(users, items), scores)
 
 
 def test_values_out_of_range_are_refused() -> None:

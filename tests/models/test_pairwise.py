@@ -150,6 +150,14 @@ def test_the_terms_of_a_reason_sum_to_the_score(cls: type[PairwiseModel], label_
         assert terms.ids[0] == 3 + user
 
 
+def test_the_labels_scale_applies_to_every_term() -> None:
+    user = users().slice(1, 2)
+    plain, scaled = (attached(Whole, label_scale).explain(user, 3) for label_scale in ((0.0, 1.0), (3.0, 2.0)))
+    assert scaled.constant == 3.0 + 2.0 * plain.constant == 3.0 + 2.0 * 0.75
+    np.testing.assert_allclose(scaled.linear, 2.0 * plain.linear)
+    np.testing.assert_allclose(scaled.weight, 2.0 * plain.weight)
+
+
 @pytest.mark.parametrize("cls", [*CLASSES, FM])
 def test_a_newcomers_history_counts(cls: type[PairwiseModel]) -> None:
     model = attached(cls)

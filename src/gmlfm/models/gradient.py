@@ -61,6 +61,7 @@ class GradientModel(nn.Module, Model):
     _field_of_row: npt.NDArray[np.int16] | None = None
     _label_scale: tuple[float, float] = (0.0, 1.0)
     _scorer: RowScorer | None = None
+    _caches: ClassVar[tuple[str, ...]] = ("_scorer",)  # attributes that are computed again where they are None
 
     @classmethod
     def newcomers(cls) -> str:
@@ -173,10 +174,10 @@ class GradientModel(nn.Module, Model):
         self.table, self._scorer = table.clone(), None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GradientModel:
-        """Without what scoring keeps between calls."""
+        """Without what is kept between calls; attributes never change and are shared."""
         model = copy.copy(self)
         memo[id(self)] = model
         for name, value in self.__dict__.items():
-            kept = value if name in ("_items", "_field_of_row") else None if name == "_scorer" else copy.deepcopy(value, memo)
-            model.__dict__[name] = kept
+            is_shared, is_cache = name in ("_items", "_field_of_row"), name in self._caches
+            model.__dict__[name] = value if is_shared else None if is_cache else copy.deepcopy(value, memo)
         return model
