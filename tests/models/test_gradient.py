@@ -69,15 +69,17 @@ def test_scores_of_pairs_and_of_the_catalogue_are_a_loop_over_attributes(n: int)
 
 
 @pytest.mark.parametrize("cls", [Sums, FM])
-def test_over_other_items_it_shares_weights_but_no_caches(cls: Any) -> None:
+def test_over_other_items_it_shares_the_table_but_no_caches_and_nothing_that_may_change(cls: Any) -> None:
     model = attached(cls)
     scores = model.score_all(users(), ITEMS)
     items = attribute_inputs().encoded.item
     twice = type(items)(np.concatenate([items.ids, items.ids]), np.concatenate([items.values, items.values]))
     over = model.over(ItemSide(np.arange(10, dtype=np.int32), twice))
     assert over.table.data_ptr() == model.table.data_ptr()
-    assert [id(parameter) for parameter in over.parameters()] == [id(parameter) for parameter in model.parameters()]
     assert over.scorer is not model.scorer
+    for parameter, same in zip(model.parameters(), over.parameters(), strict=True):
+        assert torch.equal(parameter, same)
+        assert parameter is not same
     np.testing.assert_allclose(over.score_all(users(), np.arange(10, dtype=np.int32)), np.tile(scores, 2), rtol=1e-5)
     np.testing.assert_array_equal(model.score_all(users(), ITEMS), scores)
 

@@ -61,7 +61,7 @@ class GradientModel(nn.Module, Model):
     _field_of_row: npt.NDArray[np.int16] | None = None
     _label_scale: tuple[float, float] = (0.0, 1.0)
     _scorer: RowScorer | None = None
-    _caches: ClassVar[tuple[str, ...]] = ("_scorer",)  # attributes that are computed again where they are None
+    _not_copied: ClassVar[tuple[str, ...]] = ("_scorer",)  # what is made again where it is missing
 
     @classmethod
     def newcomers(cls) -> str:
@@ -128,15 +128,15 @@ class GradientModel(nn.Module, Model):
         self._field_of_row = inputs.layout.field_of_row() if self.needs_fields else None
 
     def over(self, items: ItemSide) -> GradientModel:
-        model = copy.copy(self)
-        model._items, model._scorer = items.attributes, None
+        model = copy.deepcopy(self, {id(self.table): self.table})  # nothing writes to the table of a fitted model
+        model._items = items.attributes
         return model
 
     def without_user(self, number: int, id_row: int | None, inputs: FitInputs) -> GradientModel:
         """The user's row becomes the unknown user's."""
         model = self.over(inputs.items)
         if id_row is not None:
-            model = copy.deepcopy(model)
+            model.table = model.table.clone()
             model.table[id_row] = model.table[inputs.layout.id_field("user").unknown_row]
         return model
 
@@ -174,10 +174,12 @@ class GradientModel(nn.Module, Model):
         self.table, self._scorer = table.clone(), None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GradientModel:
-        """Without what is kept between calls; attributes never change and are shared."""
+        """Without what scoring keeps between calls."""
         model = copy.copy(self)
         memo[id(self)] = model
         for name, value in self.__dict__.items():
-            is_shared, is_cache = name in ("_items", "_field_of_row"), name in self._caches
-            model.__dict__[name] = value if is_shared else None if is_cache else copy.deepcopy(value, memo)
+            if name in self._not_copied:
+                model.__dict__[name] = None
+            elif name not in ("_items", "_field_of_row"):
+                model.__dict__[name] = copy.deepcopy(value, memo)
         return model

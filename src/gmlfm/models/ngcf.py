@@ -38,7 +38,7 @@ class NGCF(FactorModel, PairwiseModel):
     inputs: ClassVar[Inputs] = Inputs(graph=True)
     decomposes = ids_only = whole_table = True
     edges: Tensor
-    _caches: ClassVar[tuple[str, ...]] = ("_scorer", "_graph")  # a sparse matrix cannot be copied deeply
+    _not_copied: ClassVar[tuple[str, ...]] = ("_scorer", "_graph")  # torch cannot copy a sparse matrix
 
     def __init__(
         self,
