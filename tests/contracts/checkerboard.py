@@ -8,27 +8,27 @@ import polars as pl
 from gmlfm import Dataset
 
 N_USERS, N_ITEMS = 40, 40
+COLOURS = ["red", "blue"]
 
 
 def checkerboard(seed: int = 0, rows_per_user: int = 15) -> Dataset:
     rng = np.random.default_rng(seed)
     rows = []
     for user in range(N_USERS):
-        own = [item for item in range(N_ITEMS) if item % 2 == user % 2]
-        for at, item in enumerate(rng.choice(own, rows_per_user, replace=False)):
-            rows.append((f"u{user}", f"i{item}", at, 5.0))
-        other = [item for item in range(N_ITEMS) if item % 2 != user % 2]
-        for at, item in enumerate(rng.choice(other, 4, replace=False)):
-            rows.append((f"u{user}", f"i{item}", at, 1.0))
+        same_colour = [item for item in range(N_ITEMS) if item % 2 == user % 2]
+        for time, item in enumerate(rng.choice(same_colour, rows_per_user, replace=False)):
+            rows.append((f"u{user}", f"i{item}", time, 5.0))
+        other_colour = [item for item in range(N_ITEMS) if item % 2 != user % 2]
+        for time, item in enumerate(rng.choice(other_colour, 4, replace=False)):
+            rows.append((f"u{user}", f"i{item}", time, 1.0))
     interactions = pl.DataFrame(rows, schema=["user", "item", "time", "stars"], orient="row")
-    colours = ["red", "blue"]
-    users = pl.DataFrame({"user": [f"u{n}" for n in range(N_USERS)], "team": [colours[n % 2] for n in range(N_USERS)]})
+    users = pl.DataFrame({"user": [f"u{n}" for n in range(N_USERS)], "team": [COLOURS[n % 2] for n in range(N_USERS)]})
     items = pl.DataFrame(
         {
             "item": [f"i{n}" for n in range(N_ITEMS + 2)],
-            "colour": [colours[n % 2] for n in range(N_ITEMS + 2)],
+            "colour": [COLOURS[n % 2] for n in range(N_ITEMS + 2)],
             "price": [float(n % 7) for n in range(N_ITEMS + 2)],
-            "tags": [["x", colours[n % 2]] for n in range(N_ITEMS + 2)],
+            "tags": [["x", COLOURS[n % 2]] for n in range(N_ITEMS + 2)],
         }
     )
     schema = {

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gmlfm.errors import OptionError
-from gmlfm.models.base import Attributes
 from gmlfm.models.gmlfm import GMLFM
+from gmlfm.models.gradient import Attributes
 
 VARIANTS: list[dict[str, Any]] = [
     {"transform": "dnn"},
@@ -29,12 +29,12 @@ VARIANTS: list[dict[str, Any]] = [
 ]
 
 
-def made(k: int = 4, seed: int = 0, **options: Any) -> tuple[GMLFM, Tensor]:
+def random_model(k: int = 4, seed: int = 0, **options: Any) -> tuple[GMLFM, Tensor]:
     torch.manual_seed(seed)
     model = GMLFM(k, **options).double().eval()
     with torch.no_grad():
-        for one in model.parameters():
-            one.normal_(0.0, 0.7)
+        for parameter in model.parameters():
+            parameter.normal_(0.0, 0.7)
     return model, torch.randn(12, 1 + k, dtype=torch.float64)
 
 
@@ -56,7 +56,7 @@ def definition(model: GMLFM, rows: Tensor, ids: Tensor, x: Tensor) -> Tensor:
 def test_every_row_of_the_ablation_is_its_definition_by_sides_and_whole(
     options: dict[str, Any], n_user: int, n_item: int, seed: int
 ) -> None:
-    model, rows = made(seed=seed, **options)
+    model, rows = random_model(seed=seed, **options)
     generator = torch.Generator().manual_seed(seed)
     user = Attributes(
         torch.randint(0, 12, (2, n_user), generator=generator), torch.randn(2, n_user, generator=generator).double()
@@ -64,41 +64,41 @@ def test_every_row_of_the_ablation_is_its_definition_by_sides_and_whole(
     item = Attributes(
         torch.randint(0, 12, (2, 3, n_item), generator=generator), torch.randn(2, 3, n_item, generator=generator).double()
     )
-    found = model.scores(model.transform_rows(rows), user, item)
+    scores = model.scores(model.transform_rows(rows), user, item)
     for b in range(2):
         for g in range(3):
             ids, x = torch.cat([user.ids[b], item.ids[b, g]]), torch.cat([user.x[b], item.x[b, g]])
             expected = definition(model, rows, ids, x)
-            torch.testing.assert_close(found[b, g], expected, rtol=1e-8, atol=1e-8)
+            torch.testing.assert_close(scores[b, g], expected, rtol=1e-8, atol=1e-8)
             torch.testing.assert_close(model(rows, Attributes(ids, x)), expected, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize("options", [one for one in VARIANTS if GMLFM(2, **one).decomposes], ids=str)
+@pytest.mark.parametrize("options", [variant for variant in VARIANTS if GMLFM(2, **variant).decomposes], ids=str)
 def test_one_inner_product_of_precomputed_sides_is_the_score(options: dict[str, Any]) -> None:
-    model, rows = made(**options)
+    model, rows = random_model(**options)
     users = Attributes(torch.randint(0, 12, (3, 4)), torch.randn(3, 4).double())
     items = Attributes(torch.randint(0, 12, (5, 2)), torch.randn(5, 2).double())
     user_side, item_side = (
         model.side_vectors(model.transform_rows(rows), users, is_user=True),
         model.side_vectors(model.transform_rows(rows), items, is_user=False),
     )
-    whole = user_side.self_terms[:, None] + item_side.self_terms[None] + user_side.vector @ item_side.vector.T
+    by_sides = user_side.self_terms[:, None] + item_side.self_terms[None] + user_side.vector @ item_side.vector.T
     grouped = Attributes(items.ids.expand(3, 5, 2), items.x.expand(3, 5, 2))
-    torch.testing.assert_close(whole, model.scores(model.transform_rows(rows), users, grouped), rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(by_sides, model.scores(model.transform_rows(rows), users, grouped), rtol=1e-8, atol=1e-8)
 
 
 def test_gradients_by_sides_are_those_of_the_definition() -> None:
-    model, rows = made(transform="dnn", layers=2)
+    model, rows = random_model(transform="dnn", layers=2)
     user, item = (
         Attributes(torch.tensor([[0, 1]]), torch.ones(1, 2).double()),
         Attributes(torch.tensor([[[2, 1]]]), torch.ones(1, 1, 2).double()),
     )
-    one, other = rows.clone().requires_grad_(), rows.clone().requires_grad_()
-    model.scores(model.transform_rows(one), user, item).sum().backward()
+    leaf, slow_leaf = rows.clone().requires_grad_(), rows.clone().requires_grad_()
+    model.scores(model.transform_rows(leaf), user, item).sum().backward()
     fast = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
     model.zero_grad()
-    definition(model, other, torch.tensor([0, 1, 2, 1]), torch.ones(4).double()).backward()
-    torch.testing.assert_close(one.grad, other.grad)
+    definition(model, slow_leaf, torch.tensor([0, 1, 2, 1]), torch.ones(4).double()).backward()
+    torch.testing.assert_close(leaf.grad, slow_leaf.grad)
     for left, right in zip(
         fast, [parameter.grad for parameter in model.parameters() if parameter.grad is not None], strict=True
     ):
@@ -108,7 +108,7 @@ def test_gradients_by_sides_are_those_of_the_definition() -> None:
 @torch.no_grad()
 def test_constant_norms_on_one_hot_rows_recover_the_plain_fm() -> None:
     """w_ij = 1 and |v_i| = 1: the score is -2 times an FM's second order, plus a constant."""
-    model, rows = made(transform="identity", weight=False)
+    model, rows = random_model(transform="identity", weight=False)
     v = torch.nn.functional.normalize(rows[:, 1:], dim=-1)
     rows = torch.cat([rows[:, :1], v], dim=1)
     gaps = set()
@@ -128,7 +128,6 @@ def test_constant_norms_on_one_hot_rows_recover_the_plain_fm() -> None:
 @torch.no_grad()
 def test_our_form_starts_near_a_plain_fm() -> None:
     """Unit length and an orthogonal start make every distance about 2; with h = 1/2 the sum is FM's."""
-    torch.manual_seed(0)
     model = GMLFM(64, unit=True, start="orthogonal", h_start="half")
     rows = model.initial_rows(200, torch.Generator().manual_seed(0))
     v = rows[:, 1:]
@@ -140,18 +139,25 @@ def test_our_form_starts_near_a_plain_fm() -> None:
 
 
 def test_padding_changes_nothing() -> None:
-    model, rows = made()
+    model, rows = random_model()
     short = model(rows, Attributes(torch.tensor([1, 2]), torch.ones(2).double()))
     padded = model(rows, Attributes(torch.tensor([1, 2, 0, 0]), torch.tensor([1.0, 1.0, 0.0, 0.0]).double()))
     torch.testing.assert_close(short, padded)
 
 
-def test_wrong_options_are_refused() -> None:
-    for options, message in (
-        ({"k": 0}, "k is 0"),
-        ({"form": "fast"}, "form is 'fast'"),
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"k": 0}, "k is 0; expected 1 to 10,000"),
+        ({"form": "fast"}, "form is 'fast'; known: auto, pairs, factored"),
         ({"transform": "cnn"}, "transform is 'cnn'"),
-        ({"h_start": "x"}, "h_start"),
-    ):
-        with pytest.raises(OptionError, match=message):
-            GMLFM(**options)  # type: ignore[arg-type]
+        ({"h_start": "x"}, "h_start is 'x'; known: normal, half"),
+        ({"layers": 4}, "layers is 4; expected 0 to 3"),
+        ({"activation": "tan"}, "activation is 'tan'; expected tanh, relu, sigmoid, identity"),
+        ({"distance": "euclid"}, "distance is 'euclid'; expected squared, euclidean"),
+        ({"p": 0.5}, "p is 0.5; expected 1 or more"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        GMLFM(**options)

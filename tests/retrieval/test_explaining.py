@@ -1,31 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from gmlfm.models.base import Terms
 from gmlfm.retrieval.explaining import Explanation, Term, contrast, explain
 
-
-class TwoParts:
-    """A model whose pair of rows a, b adds (a0 b0) |a1 - b1|, or a0 b0 alone; no parameter is called bias."""
-
-    def __init__(self, has_distance: bool = True) -> None:
-        self._has_distance = has_distance
-
-    def linear(self, rows: Tensor) -> Tensor:
-        return rows[:, 0]
-
-    def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
-        distance = (left[:, None, 1] - right[None, :, 1]).abs()
-        return left[:, None, 0] * right[None, :, 0], distance if self._has_distance else None
-
-
-ROWS = torch.tensor([[2.0, 1.0], [3.0, 5.0], [-1.0, 0.0]])
+# Three attributes whose rows a, b add (a0 b0) |a1 - b1|, or a0 b0 alone.
+ROWS = np.array([[2.0, 1.0], [3.0, 5.0], [-1.0, 0.0]])
 IDS, X = np.array([4, 7, 9]), np.array([1.0, 0.5, 1.0], np.float32)
 
 
@@ -34,9 +18,9 @@ def names(rows: npt.NDArray[np.int64]) -> list[tuple[str, str, str]]:
     return [("user", "user", "u1"), ("item", "price", "9.5"), ("item", "tags", "new")]
 
 
-def explained(has_distance: bool = True, **options: Any) -> Explanation:
-    model: Any = TwoParts(has_distance)
-    return explain(model, ROWS, IDS, X, names, **options)
+def explained(constant: float = 0.0, has_distance: bool = True) -> Explanation:
+    weight, distance = np.outer(ROWS[:, 0], ROWS[:, 0]), np.abs(ROWS[:, None, 1] - ROWS[None, :, 1])
+    return explain(Terms(IDS, X, constant, ROWS[:, 0] * X, weight, distance if has_distance else None), names)
 
 
 def test_terms_are_the_global_term_the_linear_ones_and_every_pair() -> None:
@@ -54,7 +38,7 @@ def test_terms_are_the_global_term_the_linear_ones_and_every_pair() -> None:
 
 
 def test_a_model_without_a_distance_has_weights_alone() -> None:
-    pairs = [term for term in explained(has_distance=False, constant=0.0).terms if term.kind == "pair"]
+    pairs = [term for term in explained(has_distance=False).terms if term.kind == "pair"]
     assert [(term.value, term.weight, term.distance) for term in pairs] == [
         (3.0, 6.0, None),
         (-2.0, -2.0, None),
@@ -62,14 +46,8 @@ def test_a_model_without_a_distance_has_weights_alone() -> None:
     ]
 
 
-def test_a_ratings_scale_applies_to_every_term() -> None:
-    plain, scaled = explained(constant=0.5), explained(constant=0.5, label_scale=(3.0, 2.0))
-    assert scaled.score == 3.0 + 2.0 * plain.score
-    assert scaled.terms[0].value == 3.0 + 2.0 * 0.5
-
-
 def test_the_shape_that_others_read() -> None:
-    assert list(asdict(explained(constant=0.0))["terms"][0]) == ["kind", "fields", "attributes", "value", "weight", "distance"]
+    assert list(asdict(explained())["terms"][0]) == ["kind", "fields", "attributes", "value", "weight", "distance"]
 
 
 def test_fields_are_added_up_and_the_weightiest_comes_first() -> None:

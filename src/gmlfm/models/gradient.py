@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.data.attributes import AttributeTable
+from gmlfm.errors import OptionError
 from gmlfm.models.base import FitInputs, FitReport, Floats, Inputs, Ints, ItemSide, Model, Plan, UserSide
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class GradientModel(nn.Module, Model):
     _field_of_row: npt.NDArray[np.int16] | None = None
     _label_scale: tuple[float, float] = (0.0, 1.0)
     _scorer: RowScorer | None = None
+    _not_copied: ClassVar[tuple[str, ...]] = ("_scorer",)  # what is made again where it is missing
 
     @classmethod
     def newcomers(cls) -> str:
@@ -97,7 +99,17 @@ class GradientModel(nn.Module, Model):
 
     def score_sets(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> list[Tensor]:
         """The scores that the objective is applied to; several where parts are trained side by side."""
-        return [self.scores(rows, user_side, item_side)]
+        return [self.checked_scores(rows, user_side, item_side)]
+
+    def checked_scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
+        """`scores`, of the shape that they must have: a loss would take another one for what it is not, and say nothing."""
+        scores, expected = self.scores(rows, user_side, item_side), tuple(item_side.ids.shape[:-1])
+        if tuple(scores.shape) != expected:
+            raise OptionError(
+                f"{type(self).__name__}.scores gave the shape {tuple(scores.shape)}; expected (B, G), here {expected}: a score "
+                "for each user and item; see docs/add-a-model.md."
+            )
+        return scores
 
     def penalty(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor | None:
         """What the objective adds for the rows of a batch and the dense parameters, if anything."""
@@ -116,15 +128,15 @@ class GradientModel(nn.Module, Model):
         self._field_of_row = inputs.layout.field_of_row() if self.needs_fields else None
 
     def over(self, items: ItemSide) -> GradientModel:
-        model = copy.copy(self)
-        model._items, model._scorer = items.attributes, None
+        model = copy.deepcopy(self, {id(self.table): self.table})  # nothing writes to the table of a fitted model
+        model._items = items.attributes
         return model
 
     def without_user(self, number: int, id_row: int | None, inputs: FitInputs) -> GradientModel:
         """The user's row becomes the unknown user's."""
         model = self.over(inputs.items)
         if id_row is not None:
-            model = copy.deepcopy(model)
+            model.table = model.table.clone()
             model.table[id_row] = model.table[inputs.layout.id_field("user").unknown_row]
         return model
 
@@ -166,6 +178,8 @@ class GradientModel(nn.Module, Model):
         model = copy.copy(self)
         memo[id(self)] = model
         for name, value in self.__dict__.items():
-            kept = value if name in ("_items", "_field_of_row") else None if name == "_scorer" else copy.deepcopy(value, memo)
-            model.__dict__[name] = kept
+            if name in self._not_copied:
+                model.__dict__[name] = None
+            elif name not in ("_items", "_field_of_row"):
+                model.__dict__[name] = copy.deepcopy(value, memo)
         return model

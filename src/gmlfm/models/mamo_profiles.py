@@ -46,12 +46,6 @@ class ProfileSide:
     def end(self) -> int:
         return self.start + sum(field.end - field.offset for field in self.fields)
 
-    @property
-    def unknown(self) -> Profiles:
-        """A user of whom no field is known."""
-        ids = np.array([[field.unknown_row for field in self.fields]], np.int32)
-        return self.attributes(AttributeTable(ids, np.ones(ids.shape, np.float32)), np.array([0]))
-
     def attributes(self, table: AttributeTable, numbers: npt.NDArray[np.integer]) -> Profiles:
         ids, x = table.ids[numbers], table.values[numbers]
         rows = np.zeros(ids.shape, np.int64)

@@ -145,7 +145,7 @@ class RowScorer:
                 if own_row is not None:
                     user.ids[:, 0] = len(rows)
                     rows = torch.cat([rows, own_row])
-                result[block] = self.model.scores(rows, user, item).cpu().numpy()
+                result[block] = self.model.checked_scores(rows, user, item).cpu().numpy()
         return result
 
     def _in_units(self, scores: Floats) -> Floats:

@@ -161,17 +161,13 @@ class Declared:
 def declared_settings(reader: Callable[..., Any], leave_out: tuple[str, ...] = ()) -> dict[str, Declared]:
     """The settings of a class, by the signature of its __init__ (a dataclass's fields included)."""
     function = reader.__init__ if isinstance(reader, type) else reader  # type: ignore[misc]
-    try:
-        hints = get_type_hints(function, include_extras=True)
-    except (NameError, TypeError):
-        # A name that only a type checker sees: annotations stay texts, of which the first word tells the kind.
-        hints = {}
     parameters = [
         parameter
         for parameter in inspect.signature(reader).parameters.values()
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) and parameter.name not in leave_out
     ]
-    return {parameter.name: _declared(parameter, hints.get(parameter.name, parameter.annotation)) for parameter in parameters}
+    names = getattr(function, "__globals__", {})
+    return {parameter.name: _declared(parameter, _resolved(parameter.annotation, names)) for parameter in parameters}
 
 
 def one_of(names: Iterable[str]) -> Callable[[Any], str | None]:
@@ -182,6 +178,15 @@ def one_of(names: Iterable[str]) -> Callable[[Any], str | None]:
 
 def convert_all(declared: Mapping[str, Declared], values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: declared[name].convert(value) for name, value in values.items()}
+
+
+def _resolved(annotation: Any, names: dict[str, Any]) -> Any:
+    """The type that an annotation written as a text means; the text where it names what only a type checker sees."""
+    holder = types.SimpleNamespace(__annotations__={"annotation": annotation})
+    try:
+        return get_type_hints(holder, globalns=names, include_extras=True)["annotation"]
+    except (NameError, TypeError, AttributeError, SyntaxError):
+        return annotation
 
 
 def _declared(parameter: inspect.Parameter, annotation: Any) -> Declared:
@@ -198,9 +203,9 @@ def _declared(parameter: inspect.Parameter, annotation: Any) -> Declared:
         return Declared(parameter.name, str, parameter.default, is_optional, tuple(get_args(kind)), setting)
     if isinstance(kind, str):
         first_word = kind.split("|")[0].strip().split(".")[-1]
-        kind = {"int": int, "float": float, "bool": bool}.get(first_word, str)
+        kind = {"int": int, "float": float, "bool": bool, "str": str}.get(first_word, _NO_DEFAULT)
     if kind not in (int, float, bool):
-        # Without an annotation the default tells.
+        # Without an annotation, or with one that cannot be resolved, the default tells.
         kind = type(parameter.default) if type(parameter.default) in (int, float, bool) and kind is _NO_DEFAULT else str
     return Declared(parameter.name, kind, parameter.default, is_optional, (), setting)
 

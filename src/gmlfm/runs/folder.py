@@ -119,22 +119,28 @@ def _read_about(folder: Path) -> dict[str, Any]:
 def _model_of(folder: Path, about: dict[str, Any], model: str | type[Model] | None) -> ModelInfo:
     """The registered model of that name, or the class that the caller gives: a run folder never decides what is imported."""
     name = str(about["model"])
+    registered = None if ":" in name else _registered(name)
+    class_name = registered.cls.__qualname__ if registered else name.partition(":")[2]
     if model is not None:
         info = model_info(model)
-        class_path = f"{info.cls.__module__}:{info.cls.__qualname__}"
-        if name not in (info.name, class_path) and name.partition(":")[2] != info.cls.__qualname__:
+        # A name that nobody has registered here says nothing of the class: the caller's word is all there is.
+        if class_name and class_name != info.cls.__qualname__:
             raise OptionError(f"{folder} holds a run of '{name}', not of '{info.name}'.")
         return replace(info, name=name)
-    if ":" not in name:
-        try:
-            return named_model(name)
-        except OptionError:
-            pass
-    class_name = name.partition(":")[2] or "MyModel"
+    if registered is not None:
+        return registered
+    class_name = class_name or "MyModel"
     raise OptionError(
         f"{folder} holds a run of '{name}', which is no model of gmlfm's own; give its class: "
         f"Recommender.load('{folder}', model={class_name}), or --model {name if ':' in name else 'my_module:' + class_name}."
     )
+
+
+def _registered(name: str) -> ModelInfo | None:
+    try:
+        return named_model(name)
+    except OptionError:
+        return None
 
 
 def _load_weights(run: FittedRun, folder: Path) -> None:

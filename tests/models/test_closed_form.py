@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from gmlfm.data.attributes import AttributeTable
+from gmlfm.errors import OptionError
+from gmlfm.models.base import FitInputs, FitReport, Floats, Ints, ItemSide, Plan, UserSide
+from gmlfm.models.closed_form import ClosedFormModel, HistoryModel
+from gmlfm.models.ease import EASE
+from gmlfm.models.item_knn import ItemKNN
+from gmlfm.models.popularity import Popularity
+from tests.models.slow_loops import HISTORY, NO_PLAN, inputs_of, score_all, users_of
+
+ITEMS = np.arange(5, dtype=np.int32)
+POPULAR = np.argsort(-HISTORY.sum(0), kind="stable")
+
+
+def fitted(cls: Any) -> Any:
+    model = cls()
+    model.fit(inputs_of(), NO_PLAN)
+    return model
+
+
+class Latest(HistoryModel):
+    """1 for the last item of a history, 0 for the others; keeps nothing but X."""
+
+    def learn(self, history: Any) -> None:
+        self.shape = history.shape
+
+    def score_histories(self, histories: Any, items: Ints) -> Floats:
+        last = np.array([row.indices.max(initial=-1) for row in histories])
+        return (last[:, None] == items[None]).astype(np.float32)
+
+
+def test_a_history_model_writes_what_it_learns_and_how_a_history_scores() -> None:
+    model = fitted(Latest)
+    assert model.shape == HISTORY.shape
+    np.testing.assert_array_equal(score_all(model)[:3].argmax(1), [4, 2, 2])
+    loaded = Latest()
+    loaded.load_state_dict(model.state_dict())
+    np.testing.assert_array_equal(score_all(loaded), score_all(model))
+
+
+@pytest.mark.parametrize("cls", [ItemKNN, EASE, Latest])
+def test_a_user_without_a_history_is_offered_what_is_popular_and_a_newcomer_what_their_history_scores(cls: Any) -> None:
+    model = fitted(cls)
+    assert np.array_equal(np.argsort(-score_all(model)[3], kind="stable"), POPULAR)
+    newcomer = model.score_all(users_of([-1], np.flatnonzero(HISTORY[1]).tolist()), ITEMS)
+    np.testing.assert_allclose(newcomer[0], score_all(model)[1])
+    stranger = model.score_all(users_of([-1]), ITEMS)
+    assert np.array_equal(np.argsort(-stranger[0], kind="stable"), POPULAR)
+    np.testing.assert_allclose(stranger[0], HISTORY.sum(0) / len(HISTORY))
+
+
+@pytest.mark.parametrize("cls", [ItemKNN, EASE, Latest, Popularity])
+def test_known_and_unknown_users_are_scored_side_by_side(cls: Any) -> None:
+    model = fitted(cls)
+    mixed = model.score_all(users_of([2, -1, 0]), ITEMS[1:4])
+    np.testing.assert_allclose(mixed[[0, 2]], score_all(model)[[2, 0], 1:4])
+    np.testing.assert_allclose(mixed[1], model.score_all(users_of([-1]), ITEMS)[0, 1:4])
+
+
+@pytest.mark.parametrize("cls", [ItemKNN, EASE, Latest, Popularity])
+def test_over_other_items_it_knows_them_by_their_training_numbers(cls: Any) -> None:
+    model = fitted(cls)
+    numbers = np.array([3, -1, 0, 1], np.int32)
+    nothing = AttributeTable(np.zeros((4, 0), np.int32), np.zeros((4, 0), np.float32))
+    over = model.over(ItemSide(numbers, nothing))
+    users, places = users_of([0, 1, 2]), np.array([2, 1, 3], np.int32)
+    scores = over.score_all(users, places)
+    np.testing.assert_array_equal(scores[:, [0, 2]], score_all(model)[:3, [0, 1]])
+    np.testing.assert_array_equal(scores[:, 1], 0.0)  # an item that training never met
+    pairs = np.array([[0, 1], [2, 2], [3, 0]], np.int32)
+    np.testing.assert_array_equal(
+        over.score_pairs(users, pairs), np.take_along_axis(over.score_all(users, ITEMS[:4]), pairs, 1)
+    )
+    assert over.state_dict().keys() == model.state_dict().keys()
+
+
+@pytest.mark.parametrize("cls", [ItemKNN, EASE, Latest, Popularity])
+def test_without_a_user_it_is_fitted_again_and_the_model_at_hand_stays(cls: Any) -> None:
+    model = fitted(cls)
+    before = score_all(model)
+    rest = np.delete(HISTORY, 2, axis=0)
+    without = model.without_user(2, None, inputs_of(rest))
+    expected = cls()
+    expected.fit(inputs_of(rest), NO_PLAN)
+    np.testing.assert_array_equal(score_all(without, 3), score_all(expected, 3))
+    np.testing.assert_array_equal(score_all(model), before)
+
+
+def test_a_model_of_a_few_lines_is_whole_and_cannot_be_trained_by_steps() -> None:
+    class Constant(ClosedFormModel):
+        def fit(self, inputs: FitInputs, plan: Plan) -> FitReport:
+            return plan.train(self, inputs)
+
+        def score_all(self, users: UserSide, items: Ints) -> Floats:
+            return np.ones((len(users), len(items)), np.float32)
+
+        def state_dict(self) -> dict[str, Tensor]:
+            return {"nothing": torch.zeros(1)}
+
+        def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+            pass
+
+    assert Constant.tasks == {"topn"}
+    assert not Constant.learns_in_epochs
+    np.testing.assert_array_equal(Constant().score_pairs(users_of([0, 1]), np.zeros((2, 3), np.int32)), np.ones((2, 3)))
+    with pytest.raises(OptionError, match="Constant is fitted at once; it cannot be trained by steps"):
+        Constant().without_user(0, None, inputs_of())

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.encoding import Encoded
+from gmlfm.models.base import Floats, Ints, UserSide
+from gmlfm.retrieval import ModelRanker
+
+
+class Recorder:
+    """A model that remembers whom it was asked for."""
+
+    def __init__(self) -> None:
+        self.users: list[UserSide] = []
+
+    def score_all(self, users: UserSide, items: Ints) -> Floats:
+        self.users.append(users)
+        return (100 * users.numbers[:, None] + items[None]).astype(np.float32)
+
+    def score_pairs(self, users: UserSide, items: Ints) -> Floats:
+        self.users.append(users)
+        return (100 * users.numbers[:, None] + items).astype(np.float32)
+
+
+def table(ids: list[list[int]]) -> AttributeTable:
+    return AttributeTable(np.array(ids, np.int32), np.full((len(ids), len(ids[0])), 0.5, np.float32))
+
+
+@pytest.fixture
+def ranker() -> ModelRanker:
+    model: Any = Recorder()
+    return ModelRanker(model, Encoded(table([[1], [2], [3]]), table([[50], [51], [52], [53]]), table([[10]])))
+
+
+def last_users(ranker: ModelRanker) -> UserSide:
+    model: Any = ranker.model
+    users: UserSide = model.users[-1]
+    return users
+
+
+def test_users_are_scored_by_number_with_their_attributes(ranker: ModelRanker) -> None:
+    users = np.array([2, 0], np.int32)
+    assert ranker.score_all(users, np.array([5, 6], np.int32)).tolist() == [[205.0, 206.0], [5.0, 6.0]]
+    assert last_users(ranker).numbers.tolist() == [2, 0]
+    assert last_users(ranker).attributes.ids.tolist() == [[3], [1]]
+    assert ranker.score_pairs(users, np.array([[7], [8]], np.int32)).tolist() == [[207.0], [8.0]]
+    assert last_users(ranker).history is None
+
+
+def test_the_context_of_the_interactions_comes_with_the_users(ranker: ModelRanker) -> None:
+    users, rows = np.array([0, 1], np.int32), np.array([3, 1])
+    ranker.score_all(users, np.array([0], np.int32), rows)
+    assert last_users(ranker).attributes.ids.tolist() == [[1, 53], [2, 51]]
+    ranker.score_pairs(users, np.array([[0], [0]], np.int32), rows)
+    assert last_users(ranker).attributes.ids.tolist() == [[1, 53], [2, 51]]
+    assert last_users(ranker).attributes.values.tolist() == [[0.5, 0.5]] * 2
+
+
+def test_users_of_other_data_go_by_the_numbers_of_training(ranker: ModelRanker) -> None:
+    other = ModelRanker(ranker.model, ranker._encoded, np.array([7, -1, 4], np.int32))
+    other.score_all(np.array([0, 1, 2], np.int32), np.array([0], np.int32))
+    assert last_users(other).numbers.tolist() == [7, -1, 4]
+    assert last_users(other).attributes.ids.tolist() == [[1], [2], [3]]
