@@ -60,6 +60,7 @@ class GradientModel(nn.Module, Model):
     _field_of_row: npt.NDArray[np.int16] | None = None
     _label_scale: tuple[float, float] = (0.0, 1.0)
     _scorer: RowScorer | None = None
+    _not_copied: ClassVar[tuple[str, ...]] = ("_scorer",)  # what is made again where it is missing
 
     @classmethod
     def newcomers(cls) -> str:
@@ -166,6 +167,8 @@ class GradientModel(nn.Module, Model):
         model = copy.copy(self)
         memo[id(self)] = model
         for name, value in self.__dict__.items():
-            kept = value if name in ("_items", "_field_of_row") else None if name == "_scorer" else copy.deepcopy(value, memo)
-            model.__dict__[name] = kept
+            if name in self._not_copied:
+                model.__dict__[name] = None
+            elif name not in ("_items", "_field_of_row"):
+                model.__dict__[name] = copy.deepcopy(value, memo)
         return model

@@ -9,7 +9,6 @@ without neighbours.
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
@@ -39,6 +38,7 @@ class NGCF(FactorModel, PairwiseModel):
     inputs: ClassVar[Inputs] = Inputs(graph=True)
     decomposes = ids_only = whole_table = True
     edges: Tensor
+    _not_copied: ClassVar[tuple[str, ...]] = ("_scorer", "_graph")  # torch cannot copy a sparse matrix
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class NGCF(FactorModel, PairwiseModel):
 
     def without_user(self, number: int, id_row: int | None, inputs: FitInputs) -> GradientModel:
         """The graph, too, knows whom the user chose."""
-        model = copy.deepcopy(super().without_user(number, id_row, inputs))
+        model = super().without_user(number, id_row, inputs)
         if id_row is not None and isinstance(model, NGCF):
             model.edges = model.edges[:, model.edges[0] != id_row - self._user_rows[0]].contiguous()
             model._graph = None
