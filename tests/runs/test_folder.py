@@ -130,7 +130,7 @@ def test_a_disk_that_is_full_leaves_the_old_run_whole(folder: Path, monkeypatch:
 
 def test_foreign_files_beside_the_model_are_never_lost(folder: Path) -> None:
     (folder / "model" / "thesis.tex").write_text("years of work")
-    with pytest.raises(DataError, match="holds 'thesis.tex', which would be lost"):
+    with pytest.raises(DataError, match=r"holds 'thesis\.tex', which would be lost"):
         Recommender.load(folder).save(folder)
     assert (folder / "model" / "thesis.tex").read_text() == "years of work"
 
