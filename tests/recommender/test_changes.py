@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from gmlfm import Dataset, Recommender
 from gmlfm.errors import DataError, OptionError
@@ -101,6 +102,16 @@ def test_the_loaded_weights_are_the_loaded_runs_alone(run_folder: Path, trained:
         assert tensor.data_ptr() != trained.fitted.model.state_dict()[name].data_ptr() or tensor.numel() == 0
     assert _content(without_user(other.fitted, "u3"))["scores"] != content["scores"]
     assert _content(trained.fitted) == content
+
+
+@pytest.mark.parametrize("name", ["gml-fm", "nfm", "ngcf"])
+def test_weights_loaded_into_the_new_run_are_not_the_old_runs(name: str, board: Dataset) -> None:
+    before = _fitted(name, board).fitted
+    content = _content(before)
+    made = [without_user(before, "u17"), *([with_items(before, NEW)] if before.model.inputs.attributes else [])]
+    for run in made:
+        run.model.load_state_dict({key: torch.zeros_like(tensor) for key, tensor in run.model.state_dict().items()})
+    assert _content(before) == content
 
 
 def test_new_items_enter_by_their_attributes(own_run: Recommender, tmp_path: Path) -> None:

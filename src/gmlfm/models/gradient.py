@@ -117,15 +117,15 @@ class GradientModel(nn.Module, Model):
         self._field_of_row = inputs.layout.field_of_row() if self.needs_fields else None
 
     def over(self, items: ItemSide) -> GradientModel:
-        model = copy.copy(self)
-        model._items, model._scorer = items.attributes, None
+        model = copy.deepcopy(self, {id(self.table): self.table})  # nothing writes to the table of a fitted model
+        model._items = items.attributes
         return model
 
     def without_user(self, number: int, id_row: int | None, inputs: FitInputs) -> GradientModel:
         """The user's row becomes the unknown user's."""
         model = self.over(inputs.items)
         if id_row is not None:
-            model = copy.deepcopy(model)
+            model.table = model.table.clone()
             model.table[id_row] = model.table[inputs.layout.id_field("user").unknown_row]
         return model
 
