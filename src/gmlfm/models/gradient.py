@@ -117,15 +117,15 @@ class GradientModel(nn.Module, Model):
         self._field_of_row = inputs.layout.field_of_row() if self.needs_fields else None
 
     def over(self, items: ItemSide) -> GradientModel:
-        model = copy.deepcopy(self, {id(self.table): self.table})  # nothing writes to the table of a fitted model
-        model._items = items.attributes
+        model = copy.copy(self)
+        model._items, model._scorer = items.attributes, None
         return model
 
     def without_user(self, number: int, id_row: int | None, inputs: FitInputs) -> GradientModel:
         """The user's row becomes the unknown user's."""
         model = self.over(inputs.items)
         if id_row is not None:
-            model.table = model.table.clone()
+            model = copy.deepcopy(model)
             model.table[id_row] = model.table[inputs.layout.id_field("user").unknown_row]
         return model
 
@@ -154,11 +154,13 @@ class GradientModel(nn.Module, Model):
         return {"table": self.table, **{_DENSE + name: tensor for name, tensor in self.dense_state().items()}}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:  # type: ignore[override]
-        """In place where the shapes fit; a table of another width is refused."""
+        """A table of another width is refused."""
         table = state["table"]
         if table.ndim != 2 or table.shape[1] != self.row_width:
             raise ValueError(f"their rows have the shape {tuple(table.shape)}; expected rows of {self.row_width} numbers")
         dense = {name.removeprefix(_DENSE): tensor for name, tensor in state.items() if name.startswith(_DENSE)}
+        for name in ("_parameters", "_buffers", "_modules"):  # the same model `over` other items shares them
+            self.__dict__[name] = copy.deepcopy(self.__dict__[name])
         nn.Module.load_state_dict(self, dense)
         self.table, self._scorer = table.clone(), None
 
