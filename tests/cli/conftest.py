@@ -41,3 +41,16 @@ def shop(tmp_path: Path) -> Path:
     products = [f"p{n},{'red' if n % 2 else 'blue'}" for n in range(10)]
     (tmp_path / "products.csv").write_text("product,colour\n" + "\n".join(products) + "\n")
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def context_run(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A run of data with a context field, `daytime`, users 0 to 5 and items p0 to p8. Read-only."""
+    folder = tmp_path_factory.mktemp("context")
+    orders = [f"{n % 6},p{(n * 5 + n % 7) % 9},{n},{'morning' if n % 2 else 'evening'}" for n in range(60)]
+    (folder / "orders.csv").write_text("customer,product,when,daytime\n" + "\n".join(orders) + "\n")
+    columns = 'path = "orders.csv"\nuser = "customer"\nitem = "product"\ntime = "when"\n'
+    (folder / "dataset.toml").write_text(f'[interactions]\n{columns}context = {{ daytime = "category" }}\n')
+    out = str(folder / "run")
+    assert main(["train", str(folder), "--out", out, *QUICK, "--set", "v_scale=0.5"]) == 0
+    return out

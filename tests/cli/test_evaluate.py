@@ -1,36 +1,64 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from pathlib import Path
 
 import pytest
 
+from gmlfm import Recommender
 from gmlfm.cli import main
-from gmlfm.recommender import Recommender
+from tests.cli.conftest import QUICK
 
 
 def test_metrics(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", run, "--protocol", "sampled", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)
-    assert {"run", "model", "protocol", "part", "regime", "split_hash", "hr@10", "ndcg@10"} <= set(result)
-    assert (result["protocol"], result["regime"]) == ("sampled", "no refit")
+    assert {"run", "model", "protocol", "part", "refit", "split_hash", "hr@10", "ndcg@10"} <= set(result)
+    assert (result["protocol"], result["refit"]) == ("sampled", "none")
     assert main(["evaluate", run, "--part", "validation"]) == 0
     shown = capsys.readouterr().out
     assert "full, validation, no refit" in shown
     assert "hr@10" in shown
 
 
-def test_cutoffs_are_handed_on(run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    keywords: list[dict[str, Any]] = []
-    evaluate = Recommender.evaluate
-
-    def recorded(self: Recommender, cutoffs: tuple[int, ...] = (10,), **more: Any) -> Any:
-        keywords.append({"cutoffs": cutoffs, **more})
-        return evaluate(self, **more)
-
-    monkeypatch.setattr(Recommender, "evaluate", recorded)
+def test_metrics_at_several_cutoffs(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", run, "--protocol", "sampled", "--cutoffs", "5, 10,20", "--json"]) == 0
-    assert keywords == [{"cutoffs": (5, 10, 20), "protocol": "sampled", "part": "test", "seed": 0}]
+    result = json.loads(capsys.readouterr().out)
+    expected = Recommender.load(run).evaluate(protocol="sampled", cutoffs=(5, 10, 20)).metrics
+    assert {name: result[name] for name in expected} == expected
+    assert {"hr@5", "hr@10", "hr@20"} <= set(expected)
+    assert result["hr@5"] <= result["hr@10"] <= result["hr@20"]
+
+
+def test_newcomers_have_columns_of_their_own(market: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "run")
+    assert main(["train", market, "--out", out, "--split", "newcomers", *QUICK]) == 0
+    assert main(["evaluate", out, "--protocol", "sampled"]) == 0
+    assert "new-new" in capsys.readouterr().out
+
+
+def test_what_was_trained_as_published_is_marked(market: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "run")
+    assert main(["train", market, "--out", out, "--model", "gml-fm-dnn", "--preset", "paper", *QUICK]) == 0
+    assert main(["evaluate", out, "--protocol", "paper"]) == 0
+    shown = capsys.readouterr().out
+    assert "TRAINED AS PUBLISHED" in shown
+    assert "the epoch was chosen on the test part and ties count as hits" in shown
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [("[]", "has the format None"), ('{"format": 2}', "is damaged"), (None, "is no run")]
+)
+def test_a_run_that_cannot_be_read_is_one_sentence(
+    content: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model").mkdir()
+    if content is not None:
+        (tmp_path / "model" / "run.json").write_text(content)
+    assert main(["evaluate", str(tmp_path)]) == 2
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert printed.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -37,19 +36,17 @@ def test_terms_sum_to_the_score(run: str, tmp_path: Path, capsys: pytest.Capture
     assert "the catalogue's mean" in capsys.readouterr().out
 
 
-def test_context_is_handed_on(run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    recommender = Recommender.load(run)
-    item = recommender.fitted.data.items.ids[0]
-    explanation = recommender.explain("b0000003", item)
-    keywords: list[dict[str, Any]] = []
-
-    def recorded(self: Recommender, user: str, item: str, **more: Any) -> Any:
-        keywords.append(more)
-        return explanation
-
-    monkeypatch.setattr(Recommender, "explain", recorded)
-    assert main(["explain", run, "--user", "b0000003", "--item", item, "--context", "hour=9"]) == 0
-    assert keywords == [{"context": {"hour": "9"}}]
+def test_context_changes_the_explanation(context_run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["explain", context_run, "--user", "1", "--item", "p3", "--against", "p4", "--json"]
+    results = []
+    for daytime in ("morning", "evening"):
+        capsys.readouterr()
+        assert main([*command, "--context", f"daytime={daytime}"]) == 0
+        results.append(json.loads(capsys.readouterr().out))
+        attributes = {attribute for term in results[-1]["terms"] for attribute in term["attributes"]}
+        assert f"context.daytime = {daytime}" in attributes
+    assert results[0]["score"] != results[1]["score"]
+    assert results[0]["against"] != results[1]["against"]
 
 
 def test_wrong_use_is_one_sentence(run: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,7 @@ def test_a_model_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "fm"]) == 0
     shown = capsys.readouterr().out
     assert "what gmlfm tune tries" in shown
-    assert "models/fm.py" in shown
+    assert "Its equation is in the docstring of gmlfm.models.fm." in shown
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])

@@ -8,7 +8,6 @@ import pytest
 
 from gmlfm.cli.options import comma_list, context_of, load_run, named_values, read_file, settings_of
 from gmlfm.errors import DataError, OptionError
-from gmlfm.recommender import Recommender
 
 
 def test_settings_in_the_order_of_their_precedence(tmp_path: Path) -> None:
@@ -43,12 +42,12 @@ def test_pairs_and_lists() -> None:
             named_values(text, "--context")
 
 
-def test_the_class_of_a_model_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    monkeypatch.setattr(Recommender, "load", lambda folder, **more: calls.append((folder, more)))
-    load_run(Namespace(run_folder="r", model=None))
-    load_run(Namespace(run_folder="r", model="mine:MyModel"))
-    assert calls == [("r", {}), ("r", {"model": "mine:MyModel"})]
+def test_a_run_is_loaded_with_the_class_that_is_named(run: str) -> None:
+    assert load_run(Namespace(run_folder=run, model=None)).settings.model == "gml-fm"
+    assert load_run(Namespace(run_folder=run, model="gml-fm")).settings.model == "gml-fm"
+    for model in ("fm", "gmlfm.models.mf:MF"):
+        with pytest.raises(OptionError, match="holds a run of 'gml-fm', not of"):
+            load_run(Namespace(run_folder=run, model=model))
 
 
 def test_tables_of_any_kind(tmp_path: Path) -> None:

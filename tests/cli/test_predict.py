@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -31,18 +30,16 @@ def test_scores_of_pairs(run: str, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "nothing is known of user 'nobody': the score is the model's for a stranger" in capsys.readouterr().out
 
 
-def test_context_is_handed_on(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    keywords: list[dict[str, Any]] = []
-    frame = pl.DataFrame({"user": ["a"], "item": ["b"], "score": [1.0]})
-
-    def recorded(self: Recommender, pairs: Any, **more: Any) -> pl.DataFrame:
-        keywords.append(more)
-        return frame
-
-    monkeypatch.setattr(Recommender, "predict", recorded)
-    assert main(["predict", run, "--user", "a", "--item", "b", "--context", "hour=9,day=mon"]) == 0
-    assert main(["predict", run, "--user", "a", "--item", "b"]) == 0
-    assert keywords == [{"context": {"hour": "9", "day": "mon"}}, {}]
+def test_context_changes_the_scores(context_run: str, run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    scores = []
+    for context in ([], ["--context", "daytime=morning"], ["--context", "daytime=evening"]):
+        capsys.readouterr()
+        assert main(["predict", context_run, "--user", "1", "--item", "p3", *context, "--json"]) == 0
+        scores.append(json.loads(capsys.readouterr().out)[0]["score"])
+    assert len(set(scores)) == 3
+    item = Recommender.load(run).fitted.data.items.ids[0]
+    assert main(["predict", run, "--user", "b0000003", "--item", item, "--context", "hour=9,day=mon"]) == 2
+    assert "the data have no context, but hour, day was given" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 
 from gmlfm import Recommender
 from gmlfm.cli import main
-from tests.cli.conftest import QUICK
 
 USER = ["--user", "b0000003"]
 
@@ -33,9 +32,14 @@ def test_the_best_items(run: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_newcomers_by_attributes_and_history(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     history = Recommender.load(run).fitted.data.items.ids[0]
-    rows = _rows([run, "--attributes", "age=20-29,region=Osaka", "--history", f"{history},zz", "-n", "4"], capsys)
+    capsys.readouterr()
+    command = ["recommend", run, "--attributes", "age=20-29,region=Osaka", "--history", f"{history},zz", "-n", "4", "--json"]
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    rows = json.loads(printed.out)
     assert len(rows) == 4
     assert history not in [row["item"] for row in rows]
+    assert "the item 'zz' of the history is unknown" in printed.err
 
 
 def test_available_items_by_ids_and_by_files(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,31 +60,26 @@ def test_at_most_so_many_of_a_value(run: str, capsys: pytest.CaptureFixture[str]
     assert len(set(chosen)) == len(chosen) == 8
 
 
-def test_candidates_of_the_catalogue(run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    keywords: list[dict[str, Any]] = []
-    recommend = Recommender.recommend
-
-    def recorded(self: Recommender, *arguments: Any, **more: Any) -> Any:
-        keywords.append(more)
-        return recommend(self, *arguments, **more)
-
-    monkeypatch.setattr(Recommender, "recommend", recorded)
-    _rows([run, *USER, "--candidates", "catalogue"], capsys)
-    assert keywords == [{"seen": False, "filter": None, "candidates": "catalogue"}]
-
-
-def test_context_changes_the_scores(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    orders = [f"{n % 6},p{(n * 5 + n % 7) % 9},{n},{'morning' if n % 2 else 'evening'}" for n in range(60)]
-    (shop / "orders.csv").write_text("customer,product,when,daytime\n" + "\n".join(orders) + "\n")
-    toml = '[interactions]\npath = "orders.csv"\nuser = "customer"\nitem = "product"\ntime = "when"\ncontext = { daytime = "category" }\n'
-    (shop / "dataset.toml").write_text(toml)
-    run = str(shop / "run")
-    assert main(["train", str(shop), "--out", run, *QUICK, "--set", "v_scale=0.5"]) == 0
-    scores = [
-        {row["item"]: row["score"] for row in _rows([run, "--user", "1", "--seen", "--context", f"daytime={daytime}"], capsys)}
-        for daytime in ("morning", "evening")
+def test_candidates_of_the_catalogue(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    data = Recommender.load(run).fitted.data
+    n_seen, n_all = len(data.seen_items), len(data.items)
+    assert n_seen < n_all
+    items = [
+        {row["item"] for row in _rows([run, *USER, "--seen", "-n", str(n), "--candidates", candidates], capsys)}
+        for candidates, n in (("interactions", n_seen), ("catalogue", n_all))
     ]
-    assert scores[0] != scores[1]
+    assert [len(chosen) for chosen in items] == [n_seen, n_all]
+    assert items[0] < items[1]
+
+
+def test_context_changes_the_scores(context_run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for user, is_changed in (("1", True), ("nobody", False)):  # what is popular has no context
+        command = [context_run, "--user", user, "--seen", "--context"]
+        scores = [
+            {row["item"]: row["score"] for row in _rows([*command, f"daytime={daytime}"], capsys)}
+            for daytime in ("morning", "evening")
+        ]
+        assert (scores[0] != scores[1]) == is_changed
 
 
 def test_everybody_into_a_file(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,37 +1,43 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from gmlfm.cli import main
+from gmlfm.training.settings import settings_table
 
-ROWS: list[dict[str, Any]] = [
-    {"name": "k", "kind": "int", "default": 64, "range": "1 or more", "meaning": "factors", "searched": True, "of": "model"},
-    {"name": "lr", "kind": "float", "default": 0.01, "range": "above 0", "meaning": "step", "searched": True, "of": "training"},
-    {"name": "batch_size", "kind": "int", "default": None, "range": "", "meaning": "rows", "searched": False, "of": "batches"},
-]
+KEYS = {"name", "kind", "default", "range", "meaning", "searched", "of"}
 
 
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, str]]:
-    """What the table was asked for, with a table of three settings in its place."""
-    arguments: list[tuple[str | None, str]] = []
-
-    def table(model: str | None, task: str) -> list[dict[str, Any]]:
-        arguments.append((model, task))
-        return ROWS
-
-    monkeypatch.setattr("gmlfm.training.settings.settings_table", table, raising=False)
-    return arguments
-
-
-def test_every_setting_is_shown(calls: list[tuple[str | None, str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_all_models_share(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings"]) == 0
     shown = capsys.readouterr().out
-    for text in ("Settings of the model", "Settings of the training", "Settings of the batches", "factors", "above 0", "auto"):
+    for text in ("Settings of the training", "Settings of the batches", "cold_start_rate", "above 0", "auto", "yes"):
         assert text in shown
-    assert main(["settings", "fm", "--task", "rating", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == ROWS
-    assert calls == [(None, "topn"), ("fm", "rating")]
+    assert "Settings of the model" not in shown
+    assert main(["settings", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == settings_table()
+
+
+def test_the_settings_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "gml-fm", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert all(set(row) == KEYS for row in rows.values())
+    assert all(row["meaning"] for row in rows.values())
+    assert (rows["k"]["kind"], rows["k"]["default"], rows["k"]["range"], rows["k"]["of"]) == ("int", 64, "1 to 10,000", "model")
+    assert {row["of"] for row in rows.values()} == {"model", "training", "batches"}
+    assert main(["settings", "gml-fm"]) == 0
+    shown = capsys.readouterr().out
+    for text in ("Settings of the model", "factors of each attribute", "1 to 10,000"):
+        assert text in shown
+    for model, absent in (("ease", "lr"), ("mamo", "batch_size")):
+        assert main(["settings", model, "--task", "rating", "--json"]) == 0
+        assert absent not in {row["name"] for row in json.loads(capsys.readouterr().out)}
+
+
+def test_an_unknown_model_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["settings", "gml-fn"]) == 2
+    printed = capsys.readouterr().err
+    assert "did you mean 'gml-fm'" in printed
+    assert printed.count("\n") == 1

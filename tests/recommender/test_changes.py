@@ -1,200 +1,225 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import FrozenInstanceError, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from gmlfm import Dataset, Recommender
 from gmlfm.errors import DataError, OptionError
-from tests.contracts.checkerboard import checkerboard
+from gmlfm.fitting import FittedRun
+from gmlfm.recommender.changes import with_items, without_user
+from tests.recommender.conftest import QUICK
 
-QUICK: dict[str, Any] = {"epochs": 6, "threads": 1, "k": 8, "lr": 0.02}
-
-
-@pytest.fixture
-def fitted(tmp_path: Path) -> Recommender:
-    return Recommender(**QUICK).fit(checkerboard(), out=tmp_path / "run")
-
-
-def test_a_sold_item_vanishes_at_once_and_comes_back(fitted: Recommender, tmp_path: Path) -> None:
-    before = fitted.recommend(["u1"], 3)["item"].to_list()
-    fitted.mark_sold(before[:1])
-    assert fitted.recommend(["u1"], 2)["item"].to_list() == before[1:]
-    again = Recommender.load(tmp_path / "run")  # written when marked, without save
-    assert again.recommend(["u1"], 2)["item"].to_list() == before[1:]
-    again.mark_back(before[:1])
-    assert Recommender.load(tmp_path / "run").recommend(["u1"], 3)["item"].to_list() == before
-    again.save(tmp_path / "copy")
-    assert Recommender.load(tmp_path / "copy").recommend(["u1"], 3)["item"].to_list() == before
-    with pytest.raises(DataError, match="nothing was marked"):
-        again.mark_sold(["i1", "nothing"])
-    assert again.recommend(["u1"], 3)["item"].to_list() == before
+NEW = pl.DataFrame(
+    {"item": ["n-red", "n-blue"], "colour": ["red", "blue"], "price": [3.0, 3.0], "tags": [["x", "red"], ["x", "blue"]]}
+)
+# A name for each way in which a model forgets: rows, a graph, a fit in closed form, adaptation to ratings.
+FORGETTING: dict[str, dict[str, Any]] = {
+    "gml-fm": {**QUICK, "epochs": 2},
+    "nfm": {**QUICK, "epochs": 2},
+    "ngcf": {"k": 8, "epochs": 2, "threads": 1, "lr": 0.02},
+    "ease": {},
+    "item-knn": {},
+    "popularity": {},
+    "mamo": {"k": 4, "epochs": 1},
+}
 
 
-def test_a_line_cut_short_by_a_crash_does_not_count(fitted: Recommender, tmp_path: Path) -> None:
-    fitted.mark_sold(["i1"])
-    log = tmp_path / "run" / "model" / "stock.jsonl"
-    log.write_text(log.read_text() + '["sold", ["i3"')
-    again = Recommender.load(tmp_path / "run")
-    assert not again.fitted.stock.here[1]
-    again.mark_sold(["i5"])  # goes on a line of its own
-    assert not Recommender.load(tmp_path / "run").fitted.stock.here[5]
-    log.write_text("nonsense\n" + log.read_text())
-    with pytest.raises(DataError, match="is damaged in line 1"):
-        Recommender.load(tmp_path / "run")
+def _fitted(name: str, data: Dataset, **more: Any) -> Recommender:
+    return Recommender(name, "rating" if name == "mamo" else "topn", **FORGETTING[name]).fit(data, **more)
 
 
-def test_variety_is_kept_within_the_ranking(fitted: Recommender) -> None:
-    table = fitted.recommend(["u1", "u2"], 6, at_most={"colour": 3})
-    for user in ("u1", "u2"):
-        items = table.filter(pl.col("user") == user)["item"].to_list()
-        assert len(items) == 6
-        assert sum(int(item[1:]) % 2 for item in items) == 3
-    with pytest.raises(OptionError, match="no single-valued item field; did you mean 'colour'"):
-        fitted.recommend(["u1"], at_most={"color": 2})
-    with pytest.raises(OptionError, match="expected one field"):
-        fitted.recommend(["u1"], at_most={"colour": 2, "price": 1})
-    with pytest.raises(OptionError, match="at_most of 'colour' is 0"):
-        fitted.recommend(["u1"], at_most={"colour": 0})
+def _content(run: FittedRun) -> dict[str, Any]:
+    """What a run consists of, in copies."""
+    users, items = np.arange(len(run.data.users), dtype=np.int32), np.arange(len(run.data.items), dtype=np.int32)
+    return {
+        "scores": run.ranker.score_all(users, items).tobytes(),
+        "pairs": run.ranker.score_pairs(users, items[None, :5].repeat(len(users), 0)).tobytes(),
+        "weights": {name: tensor.numpy().tobytes() for name, tensor in run.model.state_dict().items()},
+        "users": run.data.users.ids.to_list(),
+        "items": run.data.items.ids.to_list(),
+        "interactions": run.data.interactions.to_dict(as_series=False),
+        "user ids": [values.to_list() for values in (run.encoder.user_ids, run.encoder.item_ids, *run.encoder.values)],
+        "encoded": [side.ids.tobytes() + side.values.tobytes() for side in (run.encoded.user, run.encoded.item)],
+        "split": [rows.tolist() for rows in (run.split.train, run.split.validation, run.split.test)],
+        "extra_items": run.extra_items,
+    }
 
 
-def test_new_items_enter_by_their_attributes(fitted: Recommender, tmp_path: Path) -> None:
-    new = pl.DataFrame(
-        {
-            "item": ["n-red", "n-blue"],
-            "colour": ["red", "blue"],
-            "price": [3.0, 3.0],
-            "tags": [["x", "red"], ["x", "blue"]],
-        }
-    )
-    old = fitted.predict([("u1", "i1"), ("u2", "i7")])["score"].to_list()
-    fitted.add_items(new)
-    assert fitted.predict([("u1", "i1"), ("u2", "i7")])["score"].to_list() == pytest.approx(old, abs=1e-6)
-    scores = {pair: score for pair, score in zip(
-        [("u0", "n-red"), ("u0", "n-blue"), ("u1", "n-red"), ("u1", "n-blue")],
-        fitted.predict([("u0", "n-red"), ("u0", "n-blue"), ("u1", "n-red"), ("u1", "n-blue")])["score"].to_list(),
-        strict=True,
-    )}  # fmt: skip
+@pytest.mark.parametrize("name", FORGETTING)
+def test_a_run_stays_as_it_was_when_another_is_made_of_it(name: str, board: Dataset) -> None:
+    recommender = _fitted(name, board)
+    before = recommender.fitted
+    content = _content(before)
+    recommender.forget("u17")
+    assert recommender.fitted is not before
+    assert len(recommender.fitted.data.users) == 39
+    assert _content(before) == content
+    after_forgetting = recommender.fitted
+    content_after_forgetting = _content(after_forgetting)
+    if before.model.inputs.attributes:
+        recommender.add_items(NEW)
+        assert len(recommender.fitted.data.items) == 44
+        assert _content(with_items(before, NEW))["items"][:42] == content["items"]
+    recommender.forget("u18")
+    _content(recommender.fitted)  # scoring the new one, with all that it keeps between calls
+    assert _content(after_forgetting) == content_after_forgetting
+    assert _content(before) == content
+
+
+def test_new_items_leave_the_stock_and_the_catalogue_before_alone(own_run: Recommender) -> None:
+    run, stock = own_run.fitted, own_run.stock
+    own_run.mark_sold(["i1"])
+    own_run.add_items(NEW)
+    own_run.mark_sold(["n-red"])
+    own_run.mark_back(["i1"])
+    assert (len(run.data.items), len(run.encoder.item_ids), len(run.encoded.item)) == (42, 42, 42)
+    assert len(stock.is_available) == 42
+    assert np.flatnonzero(~stock.is_available).tolist() == [1]
+    assert np.flatnonzero(~own_run.stock.is_available).tolist() == [42]
+    assert stock.log == [("sold", ["i1"])]
+
+
+def test_a_run_cannot_be_written_to(trained: Recommender) -> None:
+    assert is_dataclass(FittedRun)
+    with pytest.raises(FrozenInstanceError):
+        trained.fitted.model = None  # type: ignore[misc,assignment]
+    with pytest.raises(FrozenInstanceError):
+        trained.fitted.report.best_epoch = 7  # type: ignore[misc]
+
+
+def test_the_loaded_weights_are_the_loaded_runs_alone(run_folder: Path, trained: Recommender) -> None:
+    """Two loads share no tensor, and forgetting in one leaves the other alone."""
+    content = _content(trained.fitted)
+    other = Recommender.load(run_folder)
+    for name, tensor in other.fitted.model.state_dict().items():
+        assert tensor.data_ptr() != trained.fitted.model.state_dict()[name].data_ptr() or tensor.numel() == 0
+    assert _content(without_user(other.fitted, "u3"))["scores"] != content["scores"]
+    assert _content(trained.fitted) == content
+
+
+@pytest.mark.parametrize("name", ["gml-fm", "nfm", "ngcf"])
+def test_weights_loaded_into_the_new_run_are_not_the_old_runs(name: str, board: Dataset) -> None:
+    before = _fitted(name, board).fitted
+    content = _content(before)
+    made = [without_user(before, "u17"), *([with_items(before, NEW)] if before.model.inputs.attributes else [])]
+    for run in made:
+        run.model.load_state_dict({key: torch.zeros_like(tensor) for key, tensor in run.model.state_dict().items()})
+    assert _content(before) == content
+
+
+def test_new_items_enter_by_their_attributes(own_run: Recommender, tmp_path: Path) -> None:
+    pairs = [("u1", "i1"), ("u2", "i7")]
+    before = own_run.predict(pairs)["score"].to_list()
+    own_run.add_items(NEW)
+    assert own_run.predict(pairs)["score"].to_list() == pytest.approx(before, abs=1e-6)
+    new_pairs = [("u0", "n-red"), ("u0", "n-blue"), ("u1", "n-red"), ("u1", "n-blue")]
+    scores = dict(zip(new_pairs, own_run.predict(new_pairs)["score"].to_list(), strict=True))
     assert scores["u0", "n-red"] > scores["u0", "n-blue"]
     assert scores["u1", "n-blue"] > scores["u1", "n-red"]
-    assert {"n-red", "n-blue"} <= set(fitted.recommend(["u0"], 42)["item"])
-    fitted.save(tmp_path / "grown")
-    again = Recommender.load(tmp_path / "grown")
-    assert again.recommend(["u0"], 9).equals(fitted.recommend(["u0"], 9))
-    assert {"n-red", "n-blue"} <= set(again.recommend(["u0"], 42)["item"])
+    assert {"n-red", "n-blue"} <= set(own_run.recommend(["u0"], 42)["item"])
+    own_run.save(tmp_path / "grown")
+    loaded = Recommender.load(tmp_path / "grown")
+    assert loaded.recommend(["u0"], 9).equals(own_run.recommend(["u0"], 9))
+    assert {"n-red", "n-blue"} <= set(loaded.recommend(["u0"], 42)["item"])
 
 
-def test_new_items_that_do_not_fit_are_refused(fitted: Recommender) -> None:
+def test_new_items_that_do_not_fit_are_refused(own_run: Recommender, board: Dataset) -> None:
     with pytest.raises(DataError, match="a column 'color', which the model does not know; did you mean 'colour'"):
-        fitted.add_items(pl.DataFrame({"item": ["n"], "color": ["red"]}))
+        own_run.add_items(pl.DataFrame({"item": ["n"], "color": ["red"]}))
     with pytest.raises(DataError, match="no column 'item'"):
-        fitted.add_items(pl.DataFrame({"colour": ["red"]}))
+        own_run.add_items(pl.DataFrame({"colour": ["red"]}))
     with pytest.raises(DataError, match="'i1' is in the catalogue already"):
-        fitted.add_items(pl.DataFrame({"item": ["i1"], "colour": ["red"], "price": [1.0], "tags": [["x"]]}))
+        own_run.add_items(pl.DataFrame({"item": ["i1"], "colour": ["red"], "price": [1.0], "tags": [["x"]]}))
     for nameless in ("", " ", None):
         with pytest.raises(DataError, match=r"row 2: the column 'item' is empty; every new item needs an id"):
-            fitted.add_items(pl.DataFrame({"item": ["n", nameless], "colour": "red", "price": 1.0, "tags": [["x"], ["x"]]}))
+            own_run.add_items(pl.DataFrame({"item": ["n", nameless], "colour": "red", "price": 1.0, "tags": [["x"], ["x"]]}))
     for endless in (float("inf"), float("-inf")):
         with pytest.raises(DataError, match="row 1: the column 'price' is infinite; give a finite number"):
-            fitted.add_items(pl.DataFrame({"item": ["n"], "colour": ["red"], "price": [endless], "tags": [["x"]]}))
-    assert len(fitted.fitted.data.items) == len(fitted.fitted.stock.here) == 42
+            own_run.add_items(pl.DataFrame({"item": ["n"], "colour": ["red"], "price": [endless], "tags": [["x"]]}))
+    assert len(own_run.fitted.data.items) == len(own_run.stock.is_available) == 42
     with pytest.warns(UserWarning, match="no column 'price'"):
-        fitted.add_items(pl.DataFrame({"item": ["n"], "colour": ["red"], "tags": [["x"]]}))
+        own_run.add_items(pl.DataFrame({"item": ["n"], "colour": ["red"], "tags": [["x"]]}))
     with pytest.raises(OptionError, match="knows items by their ids alone"):
-        Recommender("mf", **QUICK).fit(checkerboard()).add_items(pl.DataFrame({"item": ["n"]}))
+        Recommender("mf", **{**QUICK, "epochs": 1}).fit(board).add_items(pl.DataFrame({"item": ["n"]}))
 
 
-@pytest.mark.parametrize("name", ["gml-fm", "fm", "mf", "nfm", "deepfm", "ncf", "item-knn", "ease"])
-def test_a_newcomer_is_known_by_what_she_chose(name: str) -> None:
-    settings = {} if name in ("item-knn", "ease") else {**QUICK, "epochs": 15}
-    recommender = Recommender(name, **settings).fit(checkerboard())
-    for colour, history in ((0, ["i0", "i4", "i8", "i12"]), (1, ["i1", "i5", "i9", "i13"])):
-        table = recommender.recommend_for({}, history=history, n=10)
-        assert set(history).isdisjoint(table["item"].to_list())
-        assert sum(int(item[1:]) % 2 == colour for item in table["item"]) >= 8
-    # Somebody else asked in between changes nothing.
-    assert recommender.recommend_for({}, history=["i1", "i5"], n=5).equals(
-        recommender.recommend_for({}, history=["i1", "i5"], n=5)
-    )
+def _files_with(folder: Path, user: str) -> list[Path]:
+    """The files that name a user."""
+    paths = []
+    for path in folder.rglob("*"):
+        if path.suffix == ".parquet":
+            columns = pl.read_parquet(path).select(pl.col(pl.String)).iter_columns()
+            paths += [path] if any(user in column.to_list() for column in columns) else []
+        elif path.is_file() and f'"{user}"'.encode() in path.read_bytes():
+            paths.append(path)
+    return paths
 
 
 @pytest.mark.parametrize("name", ["gml-fm", "ngcf", "ease", "nfm"])
-def test_a_forgotten_user_is_nowhere(name: str, tmp_path: Path) -> None:
-    settings = {} if name == "ease" else {**QUICK, "epochs": 2}
-    recommender = Recommender(name, **settings).fit(checkerboard(), out=tmp_path / "run", refit=True)
+def test_a_forgotten_user_is_nowhere(name: str, board: Dataset, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    recommender = _fitted(name, board, out=folder, refit=True)
     others = recommender.predict([("u3", "i1"), ("u39", "i2")])["score"].to_list()
-    weights = (tmp_path / "run" / "model" / "weights.safetensors").read_bytes()
+    weights = (folder / "model" / "weights.safetensors").read_bytes()
+    assert _files_with(folder, "u17")
     recommender.forget("u17")
-    assert (tmp_path / "run" / "model" / "weights.safetensors").read_bytes() != weights
-    for path in (tmp_path / "run").rglob("*"):
-        if path.suffix == ".parquet":
-            for column in pl.read_parquet(path).select(pl.col(pl.String)).iter_columns():
-                assert "u17" not in column.to_list()
-        elif path.is_file():
-            assert b'"u17"' not in path.read_bytes()
-    assert not list((tmp_path / "run").glob("checkpoints*/*"))
-    again = Recommender.load(tmp_path / "run")
-    for one in (recommender, again):
-        assert one.recommend(["u17"], 3)["known"].to_list() == [False] * 3
-        assert not np.isin("u17", one.fitted.data.users.ids.to_list())
-        assert one.fitted.data.n_interactions == checkerboard().n_interactions - 19
+    assert (folder / "model" / "weights.safetensors").read_bytes() != weights
+    assert _files_with(folder, "u17") == []
+    assert not list(folder.glob("checkpoints*/*"))
+    loaded = Recommender.load(folder)
+    for run in (recommender, loaded):
+        assert run.recommend(["u17"], 3)["known"].to_list() == [False] * 3
+        assert not np.isin("u17", run.fitted.data.users.ids.to_list())
+        assert run.fitted.data.n_interactions == board.n_interactions - 19
     if name in ("gml-fm", "nfm"):  # a graph and a closed form do change for the others
-        assert again.predict([("u3", "i1"), ("u39", "i2")])["score"].to_list() == pytest.approx(others, abs=1e-6)
-    again.forget("u18")
-    again.evaluate()
+        assert loaded.predict([("u3", "i1"), ("u39", "i2")])["score"].to_list() == pytest.approx(others, abs=1e-6)
+    loaded.forget("u18")
+    loaded.evaluate()
     with pytest.raises(DataError, match="is unknown already"):
-        again.forget("u17")
+        loaded.forget("u17")
 
 
-def holders(folder: Path, user: str) -> list[Path]:
-    """The files that name a user."""
-    found = []
-    for path in folder.rglob("*"):
-        if path.suffix == ".parquet":
-            texts = pl.read_parquet(path).select(pl.col(pl.String)).iter_columns()
-            found += [path] if any(user in column.to_list() for column in texts) else []
-        elif path.is_file() and f'"{user}"'.encode() in path.read_bytes():
-            found.append(path)
-    return found
-
-
-def test_forgetting_reaches_every_folder_that_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forgetting_reaches_every_folder_that_was_written(
+    board: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    recommender = Recommender(**{**QUICK, "epochs": 1}).fit(checkerboard(), out="a")
+    recommender = Recommender(**{**QUICK, "epochs": 1}).fit(board, out="a")
     recommender.save(tmp_path / "b")
     before = Recommender.load("a").predict([("u3", "i1")])["score"].to_list()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    assert holders(tmp_path / "a", "u17")
+    assert _files_with(tmp_path / "a", "u17")
     recommender.forget("u17")
     for name in ("a", "b"):
-        assert holders(tmp_path / name, "u17") == []
+        assert _files_with(tmp_path / name, "u17") == []
         assert not list((tmp_path / name).glob("checkpoints*/*"))
-        again = Recommender.load(tmp_path / name)
-        assert again.predict([("u3", "i1")])["score"].to_list() == pytest.approx(before, abs=1e-6)
+        loaded = Recommender.load(tmp_path / name)
+        assert loaded.predict([("u3", "i1")])["score"].to_list() == pytest.approx(before, abs=1e-6)
     with pytest.raises(DataError, match="is unknown already"):
         recommender.forget("u17")
 
 
-def test_forgetting_changes_an_earlier_run_as_it_stands(tmp_path: Path) -> None:
+def test_forgetting_changes_an_earlier_run_as_it_stands(board: Dataset, tmp_path: Path) -> None:
     """The first folder holds other training and a user whom the second does not know."""
-    board = checkerboard()
     recommender = Recommender(**{**QUICK, "epochs": 1}).fit(board, out=tmp_path / "a")
-    first = Recommender.load(tmp_path / "a").predict([("u3", "i1")])["score"].to_list()
+    scores = Recommender.load(tmp_path / "a").predict([("u3", "i1")])["score"].to_list()
     others = Recommender(**{**QUICK, "epochs": 0}).fit(board)
     others.forget("u17")
     recommender.fit(others.fitted.data, out=tmp_path / "b")
     recommender.forget("u17")
-    assert holders(tmp_path / "a", "u17") == []
-    assert Recommender.load(tmp_path / "a").predict([("u3", "i1")])["score"].to_list() == pytest.approx(first, abs=1e-6)
+    assert _files_with(tmp_path / "a", "u17") == []
+    assert Recommender.load(tmp_path / "a").predict([("u3", "i1")])["score"].to_list() == pytest.approx(scores, abs=1e-6)
 
 
-def test_checkpoints_of_a_training_that_never_ended_are_named(tmp_path: Path) -> None:
-    class Impatient:
+def test_checkpoints_of_a_training_that_never_ended_are_named(board: Dataset, tmp_path: Path) -> None:
+    class Interrupting:
         def on_step(self, *_: Any) -> None: ...
 
         def on_epoch(self, *_: Any) -> None:
@@ -202,27 +227,26 @@ def test_checkpoints_of_a_training_that_never_ended_are_named(tmp_path: Path) ->
 
     recommender = Recommender(**{**QUICK, "epochs": 2})
     with pytest.raises(KeyboardInterrupt):
-        recommender.fit(checkerboard(), out=tmp_path / "a", observer=Impatient())
-    recommender.fit(checkerboard(), out=tmp_path / "b")
+        recommender.fit(board, out=tmp_path / "a", observer=Interrupting())
+    recommender.fit(board, out=tmp_path / "b")
     with pytest.warns(UserWarning, match="a may still hold the user 'u17'"):
         recommender.forget("u17")
 
 
-def test_a_folder_that_cannot_be_changed_is_named(tmp_path: Path) -> None:
-    recommender = Recommender(**{**QUICK, "epochs": 1}).fit(checkerboard(), out=tmp_path / "a")
+def test_a_folder_that_cannot_be_changed_is_named(own_run: Recommender, own_folder: Path, tmp_path: Path) -> None:
     for name in ("b", "c"):
-        recommender.save(tmp_path / name)
-    (tmp_path / "a" / "model" / "run.json").write_text("nonsense")
+        own_run.save(tmp_path / name)
+    (own_folder / "model" / "run.json").write_text("nonsense")
     shutil.rmtree(tmp_path / "b")
-    with pytest.warns(UserWarning, match=r"a may still hold the user 'u17' .* and should be deleted") as told:
-        recommender.forget("u17")
-    assert len(told) == 1
+    with pytest.warns(UserWarning, match=r"run may still hold the user 'u17' .* and should be deleted") as caught:
+        own_run.forget("u17")
+    assert len(caught) == 1
     assert not (tmp_path / "b").exists()
-    assert holders(tmp_path / "c", "u17") == []
+    assert _files_with(tmp_path / "c", "u17") == []
 
 
 def test_forgetting_where_users_have_no_fields_and_an_only_owner() -> None:
-    rows = [(f"u{n % 5}", f"i{n % 7}") for n in range(35)] + [("z", "only hers")]
+    rows = [(f"u{n % 5}", f"i{n % 7}") for n in range(35)] + [("z", "only theirs")]
     table = pl.DataFrame(rows, schema=["u", "i"], orient="row")
     data = Dataset.from_tables(table, schema={"interactions": {"user": "u", "item": "i"}})
     recommender = Recommender(k=4, epochs=1, threads=1).fit(data, split="none")
@@ -234,8 +258,8 @@ def test_forgetting_where_users_have_no_fields_and_an_only_owner() -> None:
     assert recommender.recommend(["u1"], 3)["known"].to_list() == [False] * 3
 
 
-def test_a_forgotten_users_neighbours_keep_their_own_scores(tmp_path: Path) -> None:
-    recommender = Recommender("mamo", "rating", k=4, epochs=1).fit(checkerboard(), out=tmp_path / "run")
+def test_a_forgotten_users_neighbours_keep_their_scores(board: Dataset, tmp_path: Path) -> None:
+    recommender = _fitted("mamo", board, out=tmp_path / "run")
     others = [("u1", "i1"), ("u2", "i2"), ("u39", "i3")]
     before = recommender.predict(others)["score"].to_list()
     recommender.forget("u0")
@@ -243,27 +267,18 @@ def test_a_forgotten_users_neighbours_keep_their_own_scores(tmp_path: Path) -> N
     assert Recommender.load(tmp_path / "run").predict(others)["score"].to_list() == pytest.approx(before, abs=1e-5)
 
 
-def test_a_history_without_effect_is_told_of() -> None:
-    recommender = Recommender("ngcf", k=4, epochs=1).fit(checkerboard())
-    with pytest.warns(UserWarning, match="cannot learn from a history"):
-        recommender.recommend_for({}, history=["i1"], n=2)
-
-
-def test_marks_reach_items_that_come_later(fitted: Recommender, tmp_path: Path) -> None:
-    new = pl.DataFrame({"item": ["n"], "colour": ["red"], "price": [1.0], "tags": [["x"]]})
-    fitted.add_items(new)
-    fitted.mark_sold("n")
-    again = Recommender.load(tmp_path / "run")
-    again.add_items(new)
-    assert "n" not in again.recommend(["u0"], 40)["item"].to_list()
-
-
-def test_forgetting_keeps_what_was_learned_from_the_test_rows() -> None:
+def test_forgetting_keeps_what_was_learned_from_the_test_rows(board: Dataset) -> None:
     """A run refitted on all rows still knows the others' last purchases after somebody is forgotten."""
-    recommender = Recommender("ease").fit(checkerboard(), refit="all")
+    recommender = Recommender("ease").fit(board, refit="all")
     others = [(f"u{user}", f"i{item}") for user in (1, 2, 39) for item in range(40)]
     before = recommender.predict(others)["score"].to_numpy()
     recommender.forget("u17")
     fresh = Recommender("ease").fit(recommender.fitted.data, refit="all").predict(others)["score"].to_numpy()
     np.testing.assert_allclose(recommender.predict(others)["score"].to_numpy(), fresh, atol=1e-5)
     assert np.abs(before - fresh).max() > 1e-4
+
+
+def test_a_run_of_drawn_instances_cannot_forget(board: Dataset) -> None:
+    recommender = Recommender("mf", "implicit", k=4, epochs=1, threads=1).fit(board)
+    with pytest.raises(OptionError, match="draws its instances from all users again; train it anew"):
+        recommender.forget("u17")

@@ -6,6 +6,7 @@ import json
 import resource
 import sys
 import time
+from typing import Any
 
 from gmlfm.errors import GmlfmError
 
@@ -20,20 +21,26 @@ def main() -> None:
         contender = Contender(Task(**json.loads(sys.stdin.readline())))
         contender.run(0.0, time.perf_counter)  # compiles, and touches all memory once
     except GmlfmError as error:
-        print(json.dumps({"error": str(error)}), flush=True)
+        _send({"error": str(error)})
         return
-    print(json.dumps({"rows": contender.n_rows, "parts": counted(contender)}), flush=True)
+    _send({"rows": contender.n_rows, "parts": counted(contender)})
     for request_line in sys.stdin:
         request = json.loads(request_line)
         if request == "rates":
-            print(json.dumps(measured(contender.task.device)), flush=True)
+            _send(measured(contender.task.device))
             continue
         instances, seconds = contender.run(float(request), time.perf_counter)
         unit = 1 if sys.platform == "darwin" else 1024
         reply = {"instances": instances, "seconds": seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
         if contender.task.device == "cuda":
             reply["peak_device"] = torch.cuda.max_memory_allocated()
-        print(json.dumps(reply), flush=True)
+        _send(reply)
+
+
+def _send(reply: Any) -> None:
+    """Standard output is the pipe to the process that measures."""
+    sys.stdout.write(json.dumps(reply) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -76,4 +76,5 @@ def run(options: argparse.Namespace) -> None:
     if fitted.curve:
         result = f": {part} {metrics}" if metrics else ""
         console.print(f"Best epoch {fitted.best_epoch}{result} ({fitted.refit.label}).")
-    console.print(f"Saved in [bold]{options.out}[/]. Next: gmlfm evaluate {options.out}", soft_wrap=True)
+    model = f" --model {options.model}" if ":" in options.model else ""
+    console.print(f"Saved in [bold]{options.out}[/]. Next: gmlfm evaluate {options.out}{model}", soft_wrap=True)

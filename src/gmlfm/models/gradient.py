@@ -165,11 +165,13 @@ class GradientModel(nn.Module, Model):
         return {"table": self.table, **{_DENSE + name: tensor for name, tensor in self.dense_state().items()}}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:  # type: ignore[override]
-        """In place where the shapes fit; a table of another width is refused."""
+        """A table of another width is refused."""
         table = state["table"]
         if table.ndim != 2 or table.shape[1] != self.row_width:
             raise ValueError(f"their rows have the shape {tuple(table.shape)}; expected rows of {self.row_width} numbers")
         dense = {name.removeprefix(_DENSE): tensor for name, tensor in state.items() if name.startswith(_DENSE)}
+        for name in ("_parameters", "_buffers", "_modules"):  # the same model `over` other items shares them
+            self.__dict__[name] = copy.deepcopy(self.__dict__[name])
         nn.Module.load_state_dict(self, dense)
         self.table, self._scorer = table.clone(), None
 

@@ -149,6 +149,7 @@ def _encoder_without(encoder: Encoder, number: int) -> tuple[Encoder, int | None
     if place is None:
         return replace(encoder, user_ids=ids), None
     n_forgotten = sum(text.startswith("(forgotten ") for text in texts.to_list())
-    renamed = texts.scatter(place, f"(forgotten {n_forgotten + 1})")
-    values = tuple(renamed if number == index else texts for number, texts in enumerate(encoder.values))
+    # scatter writes in place, and the run before keeps its texts
+    renamed = texts.clone().scatter(place, f"(forgotten {n_forgotten + 1})")
+    values = tuple(renamed if field == index else texts for field, texts in enumerate(encoder.values))
     return replace(encoder, user_ids=ids, values=values), encoder.fields[index].offset + 2 + int(place)

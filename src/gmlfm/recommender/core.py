@@ -4,36 +4,31 @@ from __future__ import annotations
 
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.dataset import Dataset
-from gmlfm.data.interop import as_frame
 from gmlfm.data.prepared import PreparedData
 from gmlfm.errors import DataError, GmlfmError, OptionError
 from gmlfm.evaluation.protocols import Evaluation, check_protocol
 from gmlfm.fitting import FittedRun, Refit, fit
 from gmlfm.fitting.plan import CHECKPOINTS, CHECKPOINTS_OF_REFIT
-from gmlfm.models.base import Model, UserSide
+from gmlfm.models.base import Model
 from gmlfm.recommender import changes, reasons
 from gmlfm.recommender.candidates import as_ids, candidate_items, caps_of
 from gmlfm.recommender.evaluating import evaluate_other, evaluate_part
+from gmlfm.recommender.ranking import rank_for_newcomer, rank_for_users, score_given_pairs
 from gmlfm.recommender.run_index import RunIndex
 from gmlfm.recommender.stock import STOCK, Stock, read_marks
-from gmlfm.recommender.user_side import known_users, newcomer
-from gmlfm.retrieval import DEFAULT_N, Cap, best_items
+from gmlfm.recommender.user_side import known_users
+from gmlfm.retrieval import DEFAULT_N
 from gmlfm.retrieval.explaining import Explanation, contrast
 from gmlfm.runs import MODEL_FOLDER, load_run, save_run
 from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import DivergedError, Observer
-
-Ints = npt.NDArray[np.int32]
-_USERS_PER_BLOCK = 512
 
 
 class Recommender:
@@ -60,7 +55,7 @@ class Recommender:
         self._index: RunIndex | None = None
         self._stock = Stock(())
         self._folder: Path | None = None
-        self._written: tuple[Path, ...] = ()  # every folder that this object wrote or was read from
+        self._written: dict[Path, type[Model] | None] = {}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The arguments that this Recommender was made with."""
@@ -108,7 +103,7 @@ class Recommender:
             )
         folder = None if out is None else Path(out)
         if folder is not None:
-            self._remember(folder)  # checkpoints are there even if training never ends
+            self._remember(folder, self.settings)  # checkpoints are there even if training never ends
         run = fit(
             data,
             self.settings,
@@ -188,7 +183,7 @@ class Recommender:
         ids = as_ids(users)
         if not ids:
             raise OptionError("users is empty; name one or more.")
-        return pl.concat(self._blocks(ids, n, seen, context, items, caps_of(self.fitted, at_most)))
+        return rank_for_users(self._lookup, ids, n, items, caps_of(self.fitted, at_most), context, seen=seen)
 
     def recommend_for(
         self,
@@ -206,40 +201,15 @@ class Recommender:
         A model that learns a row for each user fits one to the history with everything else frozen; without a history the
         unknown row stands for them.
         """
-        run = self.fitted
         items = candidate_items(self._lookup, self._stock, n, filter, available, "interactions")
-        ids = as_ids(history)
-        numbers = run.encoder.item_numbers(ids)
-        for item, number in zip(ids, numbers, strict=True):
-            if number < 0:
-                warnings.warn(f"the item '{item}' of the history is unknown and has no effect.", stacklevel=2)
-        chosen = numbers[numbers >= 0].astype(np.int32)
-        if len(chosen) and not run.model.inputs.history:
-            message = f"'{run.settings.model}' cannot learn from a history without training; it is only left out."
-            warnings.warn(message, stacklevel=2)
-        user = newcomer(run, attributes, chosen if len(chosen) else None, context)
-        ranked = self._ranked(user, items, n, [chosen], caps_of(run, at_most))
-        no_ids = run.encoder.ids_of_users(np.full(ranked.height, -1))
-        return ranked.drop("place").insert_column(0, no_ids)
+        return rank_for_newcomer(self.fitted, attributes, history, n, items, caps_of(self.fitted, at_most), context)
 
     def predict(self, pairs: Any, *, context: Mapping[str, Any] | None = None) -> pl.DataFrame:
         """Scores of (user, item) pairs: a table with the columns user and item, or a list of pairs.
 
         Users may be unknown; items must be of the catalogue.
         """
-        run = self.fitted
-        table = _pairs(pairs)
-        users = run.encoder.user_numbers(table["user"].to_list())
-        items = run.encoder.item_numbers(table["item"].to_list())
-        if (items < 0).any():
-            unknown = table["item"][int((items < 0).argmax())]
-            raise DataError(
-                f"the item '{unknown}' is not in the catalogue, so nothing is known of it; {int((items < 0).sum())} such pairs."
-            )
-        scores = run.model.score_pairs(known_users(run, users, context), items[:, None].astype(np.int32))[:, 0]
-        return table.select("user", "item").with_columns(
-            pl.Series("score", scores.astype(np.float64)), pl.Series("known", users >= 0)
-        )
+        return score_given_pairs(self.fitted, pairs, context)
 
     def explain(self, user: Any, item: Any, *, context: Mapping[str, Any] | None = None) -> Explanation:
         """The exact sum that the score consists of: global, linear and pair terms."""
@@ -295,9 +265,9 @@ class Recommender:
         """The user's id, attributes, history and row are gone, and they are unknown from then on: here, and in every folder
         that this Recommender wrote or was loaded from. A folder that could not be changed is named in a warning."""
         is_gone_elsewhere = False
-        for folder in self._written:
+        for folder, model in self._written.items():
             if folder != self._folder:
-                is_gone_elsewhere |= _forget_in(folder, user)
+                is_gone_elsewhere |= _forget_in(folder, model, user)
         if is_gone_elsewhere and self.fitted.encoder.user_numbers([user])[0] < 0:
             return
         self._take(changes.without_user(self.fitted, user), self._stock)
@@ -307,13 +277,16 @@ class Recommender:
                 shutil.rmtree(self._folder / name, ignore_errors=True)
 
     def save(self, folder: str | Path) -> None:
-        self._folder = self._remember(Path(folder))
+        self._folder = self._remember(Path(folder), self.fitted.settings)
         save_run(self.fitted, self._folder, {STOCK: self._stock.to_text()})
         self._stock.keep_in(self._folder / MODEL_FOLDER / STOCK)
 
-    def _remember(self, folder: Path) -> Path:
-        """Absolute, so that a change of the working folder does not hide what was written."""
-        self._written = tuple(dict.fromkeys((*self._written, folder.absolute())))
+    def _remember(self, folder: Path, settings: Settings) -> Path:
+        """Every folder that this object writes or is read from, with the class of a model that has no registered name.
+
+        Absolute, so that a change of the working folder does not hide what was written.
+        """
+        self._written[folder.absolute()] = settings.info.cls if ":" in settings.model else None
         return folder.absolute()
 
     @classmethod
@@ -325,79 +298,21 @@ class Recommender:
         recommender = cls.__new__(cls)
         recommender._params = {"model": model or settings.model, **named, "device": "auto"}
         recommender.settings, recommender.about, recommender._device = settings, about, "auto"
-        recommender._written = ()
-        recommender._folder = recommender._remember(Path(folder))
+        recommender._written = {}
+        recommender._folder = recommender._remember(Path(folder), settings)
         stock_file = recommender._folder / MODEL_FOLDER / STOCK
         recommender._take(run, Stock(run.data.items.ids.to_list(), read_marks(stock_file)))
         recommender._stock.keep_in(stock_file)
         return recommender
 
-    def _blocks(
-        self,
-        users: Sequence[Any],
-        n: int,
-        seen: bool,
-        context: Mapping[str, Any] | None,
-        items: Ints,
-        caps: list[Cap],
-    ) -> Iterator[pl.DataFrame]:
-        run, index = self.fitted, self._lookup
-        ids = run.encoder.ids_given(users)
-        for start in range(0, len(users), _USERS_PER_BLOCK):
-            numbers = run.encoder.user_numbers(list(users[start : start + _USERS_PER_BLOCK]))
-            nothing = np.empty(0, np.int32)
-            left_out = [nothing if seen or number < 0 else index.positives(int(number)) for number in numbers]
-            ranked = self._ranked(known_users(run, numbers, context), items, n, left_out, caps, popular_for_unknown=True)
-            place = ranked["place"].to_numpy()
-            is_known = pl.Series("known", index.trained_users[numbers[place]])
-            yield ranked.with_columns(ids[start + place], is_known).select("user", pl.exclude("user", "place"))
 
-    def _ranked(
-        self,
-        users: UserSide,
-        items: Ints,
-        n: int,
-        left_out: list[Ints],
-        caps: list[Cap],
-        *,
-        popular_for_unknown: bool = False,
-    ) -> pl.DataFrame:
-        run = self.fitted
-        scores = run.model.score_all(users, items)
-        if popular_for_unknown and (users.numbers < 0).any():
-            scores[users.numbers < 0] = self._lookup.popularity[items]
-        best = best_items(scores, items, n, left_out, caps)
-        place, rank = np.nonzero(best.items >= 0)
-        chosen = best.items[place, rank]
-        columns = [
-            pl.Series("place", place),
-            run.encoder.ids_of_items(chosen),
-            pl.Series("score", best.scores[place, rank].astype(np.float64)),
-            pl.Series("rank", rank + 1),
-        ]
-        if run.data.items.titles is not None:
-            columns.append(run.data.items.titles[chosen].alias("title"))
-        return pl.DataFrame(columns)
-
-
-def _pairs(pairs: Any) -> pl.DataFrame:
-    if isinstance(pairs, list | tuple):
-        if any(len(pair) != 2 for pair in pairs):
-            raise OptionError("pairs takes (user, item) pairs; one has another length.")
-        return pl.DataFrame(pairs, schema=["user", "item"], orient="row", strict=False)
-    table = as_frame(pairs, "pairs")
-    if not {"user", "item"} <= set(table.columns):
-        raise OptionError(f"pairs has the columns {', '.join(table.columns)}; expected user and item.")
-    return table.select("user", "item")
-
-
-def _forget_in(folder: Path, user: Any) -> bool:
+def _forget_in(folder: Path, model: type[Model] | None, user: Any) -> bool:
     """Whether a run on disk held the user, who is gone from it now. It may be of other data than the run at hand, so it is
     changed as it stands, and not replaced."""
     if not folder.exists():
         return False
     try:
-        other = Recommender.load(folder)
+        other = Recommender.load(folder, model)
         if other.fitted.encoder.user_numbers([user])[0] < 0:
             return False
         other.forget(user)

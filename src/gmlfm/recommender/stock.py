@@ -72,7 +72,7 @@ def read_marks(path: Path) -> list[Mark]:
             kind, ids = json.loads(text)
             if kind not in ("sold", "back") or not isinstance(ids, list):
                 raise ValueError(kind)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             if number == len(texts) - 1:
                 break
             raise DataError(f"{path} is damaged in line {number + 1} ({error}).") from error

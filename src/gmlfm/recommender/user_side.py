@@ -41,16 +41,16 @@ def newcomer(
         raise OptionError(f"attributes is a {type(attributes).__name__}; expected a mapping such as {{'city': 'Osaka'}}.")
     table = _typed_row(run.data.schema.fields_of("user"), attributes, "user")
     encoded = run.encoder.encode_part("user", None, table, 1)
-    warn_of_unknown(run, encoded, attributes, 4)
+    _warn_of_unknown(run, encoded, attributes)
     return UserSide(np.full(1, -1, np.int32), _with_context(run, encoded, context), history)
 
 
-def warn_of_unknown(run: FittedRun, encoded: AttributeTable, given: Mapping[str, Any], level: int) -> None:
+def _warn_of_unknown(run: FittedRun, encoded: AttributeTable, given: Mapping[str, Any]) -> None:
     """A value that training never met counts as unknown, which its giver should know."""
     for part, name, value in run.encoder.attribute_names(encoded.ids[0][encoded.values[0] != 0]).rows():
         if value == "(unknown)" and name in given:
             message = f"{part}.{name} = {given[name]!r} was never met in training; it counts as unknown."
-            warnings.warn(message, stacklevel=level)
+            warnings.warn(message, stacklevel=5)
 
 
 def _with_context(run: FittedRun, users: AttributeTable, context: Mapping[str, Any] | None) -> AttributeTable:

@@ -71,15 +71,23 @@ def load_run(folder: Path, model: str | type[Model] | None = None) -> tuple[Fitt
     """A saved run on this machine, and its run.json. model: the class of a run whose model is not registered."""
     about = _read_about(folder)
     info = _model_of(folder, about, model)
+    try:
+        run = _run_without_weights(about, info, folder / MODEL_FOLDER)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{folder} is damaged ({type(error).__name__}: {error}); train again.") from error
+    _load_weights(run, folder)
+    return run, about
+
+
+def _run_without_weights(about: dict[str, Any], info: ModelInfo, model_folder: Path) -> FittedRun:
     settings_given = {name: value for name, value in about["settings"].items() if value is not None}
     settings = replace(Settings.make(info, about["task"], settings_given), preset=about["preset"])
-    model_folder = folder / MODEL_FOLDER
     data, split = load_saved_dataset(model_folder / "data"), load_split(model_folder / "data")
     encoder = Encoder.load(model_folder / "encoder")
     n_negatives = settings.batches.n_negatives or 2
     is_implicit = settings.task == "implicit"
     curve = read_curve(model_folder / CURVE) or read_curve(model_folder / _OLD_CURVE)
-    run = FittedRun(
+    return FittedRun(
         settings=settings,
         data=data,
         split=split,
@@ -88,13 +96,11 @@ def load_run(folder: Path, model: str | type[Model] | None = None) -> tuple[Fitt
         model=settings.build(Layout(encoder.fields)),
         refit=Refit(about["refit"]),
         report=FitReport(about["best_epoch"], about["validation"], about["validation_protocol"], curve),
-        limits=(about["limits"][0], about["limits"][1]),
-        label_scale=(about["label_scale"][0], about["label_scale"][1]),
+        limits=(float(about["limits"][0]), float(about["limits"][1])),
+        label_scale=(float(about["label_scale"][0]), float(about["label_scale"][1])),
         instances=implicit_instances(data, n_negatives, int(split.options["seed"])) if is_implicit else None,
         extra_items=tuple(about["extra_items"]),
     )
-    _load_weights(run, folder)
-    return run, about
 
 
 def _read_about(folder: Path) -> dict[str, Any]:

@@ -11,12 +11,11 @@ FORMAT = 3
 
 
 def _from_2(about: dict[str, Any]) -> dict[str, Any]:
-    """Format 2 named the refit by a sentence under 'regime'. Renamed settings are aliases of Settings.make."""
-    migrated = dict(about)
-    sentence = migrated.pop("regime")
-    migrated["refit"] = next(refit.value for refit in Refit if refit.label == sentence)
-    migrated.pop("metrics", None)
-    return {**migrated, "format": 3}
+    """Format 2 named the refit by a sentence under 'regime'; a sentence that it never wrote leaves 'refit' missing, which
+    the reader reports. Renamed settings are aliases of Settings.make."""
+    migrated = {name: value for name, value in about.items() if name not in ("regime", "metrics")}
+    refits = [refit.value for refit in Refit if refit.label == about.get("regime")]
+    return {**migrated, **({"refit": refits[0]} if refits else {}), "format": 3}
 
 
 _STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {2: _from_2}

@@ -120,7 +120,7 @@ def compare(
         try:
             tuned = _chosen(out, model) or _choose(out, tune(search, budget, report))
             for seed in range(plan.seeds):
-                if not _is_readable(out / "results" / f"{model}-{seed}.parquet"):
+                if not _is_readable(_result(out, model, seed)):
                     if tested is not None:
                         tested(model, seed)
                     _test(data, plan, tuned, seed, out, threads, device)
@@ -143,7 +143,7 @@ def read_comparison(data: Dataset, out: Path) -> Comparison:
     tested = [model for model in plan.models if model not in failures]
     if not tested:
         raise DataError(f"no method came to an end: {'; '.join(f'{name}: {why}' for name, why in failures.items())}")
-    queries = {model: [_read(out / "results" / f"{model}-{seed}.parquet") for seed in range(plan.seeds)] for model in tested}
+    queries = {model: [_read(_result(out, model, seed)) for seed in range(plan.seeds)] for model in tested}
     is_topn, ndcg = plan.task == "topn", default_metric("ndcg")
     rows = [_row(model, queries, _tested(out, model), ndcg if is_topn else "squared_error") for model in tested]
     rows.sort(key=lambda row: -row.means[ndcg] if is_topn else row.means["rmse"])
@@ -162,14 +162,27 @@ def read_comparison(data: Dataset, out: Path) -> Comparison:
     )
 
 
+def _file_name(model: str) -> str:
+    """Of a model named module:Class, too: some file systems allow no colon."""
+    return model.replace(":", ".")
+
+
+def _choice(out: Path, model: str) -> Path:
+    return out / "results" / f"{_file_name(model)}.json"
+
+
+def _result(out: Path, model: str, seed: int) -> Path:
+    return out / "results" / f"{_file_name(model)}-{seed}.parquet"
+
+
 def _choose(out: Path, tuned: Tuned) -> Tuned:
     """What was chosen is written down before it is tested: the table shows what was tested, whatever a study does later."""
-    write_text(out / "results" / f"{tuned.model}.json", json.dumps(asdict(tuned), indent=1) + "\n")
+    write_text(_choice(out, tuned.model), json.dumps(asdict(tuned), indent=1) + "\n")
     return tuned
 
 
 def _chosen(out: Path, model: str) -> Tuned | None:
-    path = out / "results" / f"{model}.json"
+    path = _choice(out, model)
     if not path.exists():
         return None
     try:
@@ -181,7 +194,7 @@ def _chosen(out: Path, model: str) -> Tuned | None:
 def _tested(out: Path, model: str) -> Tuned:
     tuned = _chosen(out, model)
     if tuned is None:
-        raise DataError(f"{out / 'results' / f'{model}.json'} is missing; run the comparison again.")
+        raise DataError(f"{_choice(out, model)} is missing; run the comparison again.")
     return tuned
 
 
@@ -194,7 +207,7 @@ def _is_readable(path: Path) -> bool:
 
 
 def _search(data: Dataset, plan: Plan, model: str, out: Path, threads: int | None, device: str) -> Search:
-    folder = out / "studies" / model
+    folder = out / "studies" / _file_name(model)
     return Search(data, model, folder, plan.task, plan.split, plan.preset, plan.seed, threads, device)
 
 
@@ -218,7 +231,7 @@ def _test(data: Dataset, plan: Plan, tuned: Tuned, seed: int, out: Path, threads
         if not recommender.is_fitted:  # otherwise its best epoch stands
             raise
     evaluation = recommender.evaluate(protocol=plan.protocol)
-    target = out / "results" / f"{tuned.model}-{seed}.parquet"
+    target = _result(out, tuned.model, seed)
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_suffix(".draft")
     pl.DataFrame(evaluation.queries).write_parquet(draft)

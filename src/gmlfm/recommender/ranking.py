@@ -1,0 +1,118 @@
+"""Tables of scores in the caller's ids: the best items for users and newcomers, and given pairs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from gmlfm.data.interop import as_frame
+from gmlfm.errors import DataError, OptionError
+from gmlfm.fitting import FittedRun
+from gmlfm.models.base import UserSide
+from gmlfm.recommender.candidates import as_ids
+from gmlfm.recommender.run_index import RunIndex
+from gmlfm.recommender.user_side import known_users, newcomer
+from gmlfm.retrieval import Cap, best_items
+
+Ints = npt.NDArray[np.int32]
+Context = Mapping[str, Any] | None
+_USERS_PER_BLOCK = 512
+
+
+def rank_for_users(
+    index: RunIndex, users: Sequence[Any], n: int, items: Ints, caps: list[Cap], context: Context, *, seen: bool
+) -> pl.DataFrame:
+    """user, item, score, rank, known and perhaps title. A user of whom nothing is known gets what is popular."""
+    return pl.concat(_blocks(index, users, n, items, caps, context, seen))
+
+
+def _blocks(
+    index: RunIndex, users: Sequence[Any], n: int, items: Ints, caps: list[Cap], context: Context, seen: bool
+) -> Iterator[pl.DataFrame]:
+    run = index.run
+    ids = run.encoder.ids_given(users)
+    for start in range(0, len(users), _USERS_PER_BLOCK):
+        numbers = run.encoder.user_numbers(list(users[start : start + _USERS_PER_BLOCK]))
+        nothing = np.empty(0, np.int32)
+        left_out = [nothing if seen or number < 0 else index.positives(int(number)) for number in numbers]
+        side = known_users(run, numbers, context)
+        scores = run.model.score_all(side, items)
+        if (numbers < 0).any():
+            scores[numbers < 0] = index.popularity[items]
+        ranked = _ranked(run, scores, items, n, left_out, caps)
+        place = ranked["place"].to_numpy()
+        is_known = pl.Series("known", index.trained_users[numbers[place]])
+        yield ranked.with_columns(ids[start + place], is_known).select("user", pl.exclude("user", "place"))
+
+
+def rank_for_newcomer(
+    run: FittedRun,
+    attributes: Mapping[str, Any],
+    history: Sequence[Any],
+    n: int,
+    items: Ints,
+    caps: list[Cap],
+    context: Context,
+) -> pl.DataFrame:
+    """user (empty), item, score, rank and perhaps title."""
+    ids = as_ids(history)
+    numbers = run.encoder.item_numbers(ids)
+    for item, number in zip(ids, numbers, strict=True):
+        if number < 0:
+            warnings.warn(f"the item '{item}' of the history is unknown and has no effect.", stacklevel=3)
+    chosen = numbers[numbers >= 0].astype(np.int32)
+    if len(chosen) and not run.model.inputs.history:
+        message = f"'{run.settings.model}' cannot learn from a history without training; it is only left out."
+        warnings.warn(message, stacklevel=3)
+    user: UserSide = newcomer(run, attributes, chosen if len(chosen) else None, context)
+    ranked = _ranked(run, run.model.score_all(user, items), items, n, [chosen], caps)
+    no_ids = run.encoder.ids_of_users(np.full(ranked.height, -1))
+    return ranked.drop("place").insert_column(0, no_ids)
+
+
+def _ranked(
+    run: FittedRun, scores: npt.NDArray[np.float32], items: Ints, n: int, left_out: list[Ints], caps: list[Cap]
+) -> pl.DataFrame:
+    """place: the row of scores (N, len(items)) that each line belongs to."""
+    best = best_items(scores, items, n, left_out, caps)
+    place, rank = np.nonzero(best.items >= 0)
+    chosen = best.items[place, rank]
+    columns = [
+        pl.Series("place", place),
+        run.encoder.ids_of_items(chosen),
+        pl.Series("score", best.scores[place, rank].astype(np.float64)),
+        pl.Series("rank", rank + 1),
+    ]
+    if run.data.items.titles is not None:
+        columns.append(run.data.items.titles[chosen].alias("title"))
+    return pl.DataFrame(columns)
+
+
+def score_given_pairs(run: FittedRun, pairs: Any, context: Context) -> pl.DataFrame:
+    """user, item, score and known (is the user one of the data?)."""
+    table = _pair_table(pairs)
+    users = run.encoder.user_numbers(table["user"].to_list())
+    items = run.encoder.item_numbers(table["item"].to_list())
+    if (items < 0).any():
+        unknown = table["item"][int((items < 0).argmax())]
+        raise DataError(
+            f"the item '{unknown}' is not in the catalogue, so nothing is known of it; {int((items < 0).sum())} such pairs."
+        )
+    scores = run.model.score_pairs(known_users(run, users, context), items[:, None].astype(np.int32))[:, 0]
+    return table.with_columns(pl.Series("score", scores.astype(np.float64)), pl.Series("known", users >= 0))
+
+
+def _pair_table(pairs: Any) -> pl.DataFrame:
+    if isinstance(pairs, list | tuple):
+        if any(len(pair) != 2 for pair in pairs):
+            raise OptionError("pairs takes (user, item) pairs; one has another length.")
+        return pl.DataFrame(pairs, schema=["user", "item"], orient="row", strict=False)
+    table = as_frame(pairs, "pairs")
+    if not {"user", "item"} <= set(table.columns):
+        raise OptionError(f"pairs has the columns {', '.join(table.columns)}; expected user and item.")
+    return table.select("user", "item")

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from gmlfm import Recommender
+from gmlfm.errors import DataError, GmlfmError, OptionError
+from gmlfm.recommender.candidates import as_ids
+
+
+def test_filter_and_available_narrow_before_ranking(trained: Recommender) -> None:
+    red = trained.recommend(["u1"], 8, filter="colour = 'red' and price < 4")
+    assert red.height == 8
+    assert all(int(item[1:]) % 2 == 0 for item in red["item"])
+    assert set(trained.recommend(["u1"], 2, available=["i0", "i2"])["item"]) <= {"i0", "i2"}
+    with pytest.raises(DataError, match="no item is left"):
+        trained.recommend(["u1"], 3, filter="price > 99")
+    with pytest.raises(GmlfmError, match="expects a number or a text in quotes at position 8"):
+        trained.recommend(["u1"], 3, filter="price >")
+    with pytest.raises(GmlfmError, match="no column 'prise', which filter names; did you mean 'price'"):
+        trained.recommend(["u1"], 3, filter="prise > 1")
+
+
+def test_available_items_that_are_unknown_are_reported(trained: Recommender) -> None:
+    with pytest.warns(UserWarning, match="2 of the 4 available items are not in the catalogue, the first 'gone'") as caught:
+        table = trained.recommend(["u1"], 2, available=["i3", "gone", "i5", "lost"], seen=True)
+    assert set(table["item"]) == {"i3", "i5"}
+    assert caught[0].filename == __file__
+
+
+def test_more_items_than_exist_gives_all_and_says_so(trained: Recommender) -> None:
+    with pytest.warns(UserWarning, match="only 40 items can be recommended") as caught:
+        assert trained.recommend(["nobody"], 100).height == 40
+    assert caught[0].filename == __file__
+    with pytest.raises(OptionError, match="n is 0"):
+        trained.recommend(["u1"], 0)
+
+
+def test_items_without_interactions_are_candidates_of_the_catalogue_alone(trained: Recommender) -> None:
+    """Two of the board's 42 items are in no interaction."""
+    by_candidates = {
+        candidates: set(trained.recommend(["u1"], n, seen=True, candidates=candidates)["item"])
+        for candidates, n in (("interactions", 40), ("catalogue", 42))
+    }
+    assert by_candidates["catalogue"] - by_candidates["interactions"] == {"i40", "i41"}
+    assert len(by_candidates["interactions"]) == 40
+    with pytest.raises(OptionError, match="candidates is 'all'; expected interactions or catalogue"):
+        trained.recommend(["u1"], 3, candidates="all")
+
+
+def test_variety_is_kept_within_the_ranking(trained: Recommender) -> None:
+    table = trained.recommend(["u1", "u2"], 6, at_most={"colour": 3})
+    for user in ("u1", "u2"):
+        items = table.filter(pl.col("user") == user)["item"].to_list()
+        assert len(items) == 6
+        assert sum(int(item[1:]) % 2 for item in items) == 3
+
+
+@pytest.mark.parametrize(
+    ("at_most", "message"),
+    [
+        ({"color": 2}, "no single-valued item field; did you mean 'colour'"),
+        ({"tags": 2}, "at_most names 'tags', which is no single-valued item field"),
+        ({"colour": 2, "price": 1}, "expected one field"),
+        ("colour", "at_most is 'colour'; expected one field"),
+        ({"colour": 0}, "at_most of 'colour' is 0"),
+        ({"colour": True}, "at_most of 'colour' is True"),
+        ({"colour": 1.5}, "at_most of 'colour' is 1.5"),
+    ],
+)
+def test_wrong_caps_are_refused(at_most: Any, message: str, trained: Recommender) -> None:
+    with pytest.raises(OptionError, match=message):
+        trained.recommend(["u1"], at_most=at_most)
+
+
+def test_ids_come_in_a_list_or_alone() -> None:
+    assert as_ids("u17") == ["u17"]
+    assert as_ids(17) == [17]
+    assert as_ids(pl.Series(["a", "b"])) == ["a", "b"]
+    for ids in (None, 1.5):
+        with pytest.raises(OptionError, match="ids are expected in a list"):
+            as_ids(ids)
+
+
+def test_a_filter_takes_single_values(trained: Recommender) -> None:
+    assert trained.recommend(["u1"], 1, filter="item = 'i3'", seen=True)["item"].to_list() == ["i3"]
+    with pytest.raises(OptionError, match="filter names 'tags', which is a set"):
+        trained.recommend(["u1"], filter="tags = 'x'")
+    with pytest.raises(OptionError, match="filter is 3; expected a condition"):
+        trained.recommend(["u1"], filter=3)  # type: ignore[arg-type]

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from gmlfm import Dataset, Recommender
+from gmlfm.data.prepared import PreparedData
+from gmlfm.errors import DataError, OptionError
+from gmlfm.recommender.field_importance import field_importance
+
+
+def _silent(message: str) -> None: ...
+
+
+def test_the_field_that_decides_matters_most(board: Dataset) -> None:
+    run = Recommender("gml-fm", k=8, epochs=8, threads=1, lr=0.02).fit(board).fitted
+    messages: list[str] = []
+    table = field_importance(run, retrain=False, report=messages.append)
+    assert table.columns == ["part", "field", "shuffled", "without"]
+    assert {(row["part"], row["field"]) for row in table.to_dicts()} == {
+        ("user", "team"),
+        ("item", "colour"),
+        ("item", "price"),
+        ("item", "tags"),
+    }
+    assert table["without"].is_null().all()
+    assert table["shuffled"].is_sorted(descending=True)
+    lost = dict(zip(table["field"].to_list(), table["shuffled"].to_list(), strict=True))
+    assert max(lost["team"], lost["colour"], lost["tags"]) > 0.05
+    assert lost["price"] < max(lost["team"], lost["colour"], lost["tags"])
+    assert sorted(messages) == sorted(f"shuffling {part}.{field}" for part, field in table.select("part", "field").rows())
+    assert field_importance(run, retrain=False, report=_silent).equals(table)  # the shuffles are seeded, the run unchanged
+
+
+def test_training_without_a_field_is_compared_on_the_same_validation_rows(board: Dataset) -> None:
+    run = Recommender("fm", "rating", k=4, epochs=2, threads=1).fit(board, "random").fitted
+    messages: list[str] = []
+    table = field_importance(run, retrain=True, report=messages.append)
+    assert table["without"].is_not_null().all()
+    assert "training without user.team" in messages
+    assert table["without"].abs().max() < 2  # type: ignore[operator]
+
+
+def test_what_cannot_be_measured_is_one_sentence(board: Dataset, small_prepared: PreparedData) -> None:
+    by_ids = Recommender("popularity").fit(board).fitted
+    with pytest.raises(OptionError, match="'popularity' does not use attributes, so none matters to it"):
+        field_importance(by_ids, retrain=False, report=_silent)
+    without_validation = Recommender("fm", k=2, epochs=1, threads=1).fit(board, "none").fitted
+    with pytest.raises(DataError, match="the split 'none' has no validation rows to measure on"):
+        field_importance(without_validation, retrain=False, report=_silent)
+    prepared = Recommender("fm", k=2, epochs=1, threads=1).fit(small_prepared).fitted
+    with pytest.raises(OptionError, match="leave --retrain out, or train on the tables themselves"):
+        field_importance(prepared, retrain=True, report=_silent)

@@ -1,0 +1,107 @@
+"""Runs that the version before format 3 wrote (runs-of-format-2.zip, each with what that version computed of it)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gmlfm import Recommender
+from gmlfm.errors import OptionError
+from gmlfm.fitting import Refit
+from gmlfm.runs.migration import FORMAT, migrate
+
+RUNS = ("deepfm", "ease", "fm-rating", "gml-fm", "gml-fm-md", "item-knn", "mamo", "mf-implicit", "ngcf")
+PAIRS = [(f"u{user}", f"i{item}") for user in range(4) for item in range(5)]
+
+
+@pytest.fixture(scope="module")
+def old_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Read-only."""
+    folder = tmp_path_factory.mktemp("old")
+    with zipfile.ZipFile(Path(__file__).parent / "runs-of-format-2.zip") as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def _check(recommender: Recommender, expected: dict[str, Any]) -> None:
+    np.testing.assert_allclose(recommender.predict(PAIRS)["score"], expected["predict"], rtol=1e-6)
+    assert recommender.recommend(["u1", "u2", "nobody"], 5)["item"].to_list() == expected["recommend"]
+    metrics = recommender.evaluate(protocol="full").metrics
+    assert {name: metrics[name] for name in expected["evaluate"]} == pytest.approx(expected["evaluate"], rel=1e-6)
+    assert recommender.fitted.best_epoch == expected["best_epoch"]
+    assert recommender.fitted.validation == expected["validation"]
+
+
+def test_every_run_of_the_archive_is_tested(old_runs: Path) -> None:
+    assert sorted(path.name for path in old_runs.iterdir()) == sorted(RUNS)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_old_run_scores_as_it_did_is_saved_anew_and_forgets(name: str, old_runs: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(old_runs / name, tmp_path / name))
+    about = json.loads((folder / "model" / "run.json").read_text())
+    assert about["format"] == 2
+    expected = json.loads((folder / "expected.json").read_text())
+    recommender = Recommender.load(folder)
+    _check(recommender, expected)
+    assert recommender.fitted.refit.label == about["regime"]
+    assert len(recommender.fitted.curve) == len((folder / "model" / "history.jsonl").read_text().splitlines())
+    is_sold = {"i3"} if name == "gml-fm" else set()
+    assert {recommender.fitted.data.items.ids[int(item)] for item in np.flatnonzero(~recommender.stock.is_available)} == is_sold
+
+    recommender.save(folder)
+    written = json.loads((folder / "model" / "run.json").read_text())
+    assert (written["format"], written["refit"]) == (FORMAT, recommender.fitted.refit.value)
+    assert {"regime", "metrics"}.isdisjoint(written)
+    assert {"hide", "tasks_a_batch"}.isdisjoint(written["settings"])
+    assert not (folder / "model" / "history.jsonl").exists()
+    loaded = Recommender.load(folder)
+    _check(loaded, expected)
+    assert loaded.predict(PAIRS).equals(recommender.predict(PAIRS))
+    assert loaded.stock.log == recommender.stock.log
+    assert loaded.fitted.curve == recommender.fitted.curve
+    assert loaded.settings == recommender.settings
+
+    if name == "mf-implicit":
+        with pytest.raises(OptionError, match="draws its instances from all users again"):
+            loaded.forget("u3")
+        return
+    loaded.forget("u3")
+    assert Recommender.load(folder).recommend(["u3"], 2)["known"].to_list() == [False] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [("gml-fm", "cold_start_rate", 0.2), ("mamo", "tasks_per_batch", 3), ("deepfm", "hidden", "8"), ("gml-fm", "seed", 1)],
+)
+def test_settings_are_found_under_their_present_names(name: str, setting: str, value: Any, old_runs: Path) -> None:
+    recommender = Recommender.load(old_runs / name)
+    assert recommender.settings.to_dict()["settings"][setting] == value
+    assert recommender.clone().settings == recommender.settings
+
+
+def test_an_old_run_goes_on_as_a_new_one(old_runs: Path) -> None:
+    """Its settings train again on its data."""
+    recommender = Recommender.load(old_runs / "gml-fm")
+    retrained = recommender.clone().fit(recommender.fitted.data, refit=True)
+    np.testing.assert_allclose(retrained.predict(PAIRS)["score"], recommender.predict(PAIRS)["score"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("refit", Refit)
+def test_the_sentence_of_format_2_becomes_the_refit(refit: Refit) -> None:
+    about = {"format": 2, "regime": refit.label, "metrics": {}, "model": "fm"}
+    assert migrate(about) == {"format": 3, "refit": refit.value, "model": "fm"}
+    assert about["regime"] == refit.label  # the caller's stays
+
+
+def test_what_needs_no_migration_or_has_none_stays() -> None:
+    for about in ({"format": FORMAT, "refit": "none"}, {"format": 7}, {"format": "2"}, {}):
+        assert migrate(about) == about
+    for sentence in ({}, {"regime": "sometimes"}):
+        assert migrate({"format": 2, **sentence}) == {"format": 3}  # the reader reports that refit is missing
