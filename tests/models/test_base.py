@@ -153,11 +153,11 @@ def test_what_a_model_goes_by_for_newcomers_follows_from_its_inputs() -> None:
 def test_users_are_taken_in_slices() -> None:
     attributes = AttributeTable(np.arange(6, dtype=np.int32).reshape(3, 2), np.ones((3, 2), np.float32))
     users = UserSide(np.array([7, 8, 9], np.int32), attributes, np.array([1], np.int32))
-    part = users.slice(1, 5)
+    chosen = users.slice(1, 5)
     assert len(users) == 3
-    assert part.numbers.tolist() == [8, 9]
-    assert part.attributes.ids.tolist() == [[2, 3], [4, 5]]
-    assert part.history is users.history
+    assert chosen.numbers.tolist() == [8, 9]
+    assert chosen.attributes.ids.tolist() == [[2, 3], [4, 5]]
+    assert chosen.history is users.history
 
 
 def test_the_layout_tells_fields_and_rows() -> None:

@@ -61,8 +61,8 @@ def test_the_distinct_rows_of_all_sides_are_gathered_in_order() -> None:
 def test_scores_of_pairs_and_of_the_catalogue_are_a_loop_over_attributes(n: int) -> None:
     model, encoded = attached(), attribute_inputs().encoded
     row_sums = model.table.sum(1).double().numpy()
-    sides = [(row_sums[table.ids] * table.values).sum(1) for table in (encoded.user, encoded.item)]
-    expected = 1.5 * (sides[0][:, None] + sides[1][None])
+    user, item = ((row_sums[table.ids] * table.values).sum(1) for table in (encoded.user, encoded.item))
+    expected = 1.5 * (user[:, None] + item[None])
     np.testing.assert_allclose(model.score_all(users(), ITEMS), expected, rtol=1e-5, atol=1e-5)
     pairs = np.random.default_rng(0).integers(0, 5, (4, n)).astype(np.int32)
     np.testing.assert_allclose(model.score_pairs(users(), pairs), np.take_along_axis(expected, pairs, 1), rtol=1e-5, atol=1e-5)

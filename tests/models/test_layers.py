@@ -24,8 +24,8 @@ def test_other_texts_are_no_layer_sizes(text: str) -> None:
 def test_batch_norm_takes_a_batch_of_a_single_row_as_it_is() -> None:
     model = NFM(K, dropout=0.0).double().train()
     rows, user_side, item_side = rows_and_batch(1 + K)
-    sides = Attributes(user_side.ids[:1], user_side.x[:1]), Attributes(item_side.ids[:1, :1], item_side.x[:1, :1])
-    assert model.scores(rows, *sides).isfinite().all()
+    batch = Attributes(user_side.ids[:1], user_side.x[:1]), Attributes(item_side.ids[:1, :1], item_side.x[:1, :1])
+    assert model.scores(rows, *batch).isfinite().all()
     norm = Normed(2).train()
     values = torch.tensor([[[3.0, -1.0]]])
     torch.testing.assert_close(norm(values), values, rtol=1e-4, atol=1e-4)  # the running mean is 0, the variance 1

@@ -79,10 +79,9 @@ def users() -> UserSide:
 
 def slow_score(model: Any, user: int, item: int) -> float:
     encoded = attribute_inputs().encoded
-    sides = [(encoded.user, user), (encoded.item, item)]
     attributes = [
         (int(row), float(x))
-        for table, number in sides
+        for table, number in ((encoded.user, user), (encoded.item, item))
         for row, x in zip(table.ids[number], table.values[number], strict=True)
         if x != 0
     ]

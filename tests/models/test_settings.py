@@ -184,7 +184,7 @@ import gmlfm
 class Plain(gmlfm.GradientModel):
     def __init__(self, k: int = 4, flag: bool = False, scale: "float" = 0.1, rows: Annotated[int, gmlfm.Setting("n", least=2)] = 2):
         super().__init__()
-        self.given = (k, flag, scale, rows)
+        self.values = (k, flag, scale, rows)
 
     row_width = 2
 
@@ -205,8 +205,8 @@ def test_settings_of_any_file_arrive_as_their_kinds(future: str, tmp_path: Path,
         built = recommender.settings.build()
     finally:
         sys.modules.pop(name)
-    assert built.given == (8, True, 2.0, 3)
-    assert [type(value) for value in built.given] == [int, bool, float, int]
+    assert built.values == (8, True, 2.0, 3)
+    assert [type(value) for value in built.values] == [int, bool, float, int]
     with pytest.raises(OptionError, match="rows is 1; expected 2 or more"):
         model(rows=1)
     with pytest.raises(OptionError, match="unknown setting 'kk'"):
