@@ -18,7 +18,6 @@ from gmlfm import Attributes, Dataset, GradientModel, Recommender, register
 from gmlfm.errors import NotSupportedError, OptionError
 from gmlfm.models.base import Model
 from gmlfm.models.registry import MODELS
-from gmlfm.training.trainer import DivergedError
 from tests.contracts.checkerboard import N_USERS, checkerboard
 from tests.contracts.foreign import FOREIGN, Bilinear, ChosenTogether, TwoTowers
 
@@ -194,7 +193,11 @@ class NoScores(GradientModel):
             r"WrongShape\.scores gave the shape \(\d+, 1\); expected \(B, G\), here \(\d+, 3\): a score for each",
         ),
         (WrongRows, OptionError, r"WrongRows\.initial_rows gave the shape \(\d+, 2\); expected \(\d+, "),
-        (NoNumbers, DivergedError, "lr"),
+        (
+            NoNumbers,
+            OptionError,
+            r"NoNumbers\.scores gives NaN or infinity in the first step, before anything was learned; check",
+        ),
         (
             NoScores,
             OptionError,

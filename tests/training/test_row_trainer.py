@@ -169,15 +169,18 @@ def test_an_added_loss_trains_by_the_default_engine_setting(
     monkeypatch.setattr(choose, "_logged", set())
     gmlfm.register_loss("registered")(absolute)
     options = {"k": 4, "epochs": 3, "batch_size": 200, "threads": 1, "lr": 0.02, "cold_start_rate": 0.0}
+    owner = f" of {model.__name__}" if loss == "mine" else ""
     with caplog.at_level(logging.WARNING, "gmlfm"):
         recommender = Recommender(model, loss=loss, **options).fit(data)
     assert [record.getMessage() for record in caplog.records] == [
-        f"the loss '{loss}' has no kernel; PyTorch takes the steps, operation by operation"
+        f"the loss '{loss}'{owner} has no kernel; PyTorch takes the steps, operation by operation"
     ]
     losses = [entry["loss"] for entry in recommender.fitted.curve]
     assert losses[-1] < 0.9 * losses[0]
     assert recommender.evaluate(protocol="full").metrics["hr@10"] > 0.3
-    with pytest.raises(OptionError, match=f"engine is 'compiled', but the loss '{loss}' has no kernel; use auto or eager"):
+    with pytest.raises(
+        OptionError, match=f"engine is 'compiled', but the loss '{loss}'{owner} has no kernel; use auto or eager"
+    ):
         Recommender(model, loss=loss, engine="compiled", **options).fit(data)
 
 

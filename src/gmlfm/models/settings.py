@@ -73,14 +73,9 @@ class Setting:
     def range(self) -> str:
         """The range in words; '' where every value is allowed."""
         if self.least is not None and self.most is not None:
-            return f"{self.least:,g} to {self.most:,g}"
-        limits = {
-            "{:,g} or more": self.least,
-            "above {:g}": self.above,
-            "at most {:,g}": self.most,
-            "below {:g}": self.below,
-        }
-        return ", ".join(text.format(limit) for text, limit in limits.items() if limit is not None)
+            return f"{_limit(self.least)} to {_limit(self.most)}"
+        limits = {"{} or more": self.least, "above {}": self.above, "at most {}": self.most, "below {}": self.below}
+        return ", ".join(text.format(_limit(limit)) for text, limit in limits.items() if limit is not None)
 
     def allows(self, value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -208,6 +203,10 @@ def _declared(parameter: inspect.Parameter, annotation: Any) -> Declared:
         # Without an annotation, or with one that cannot be resolved, the default tells.
         kind = type(parameter.default) if type(parameter.default) in (int, float, bool) and kind is _NO_DEFAULT else str
     return Declared(parameter.name, kind, parameter.default, is_optional, (), setting)
+
+
+def _limit(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
 def _shown(value: Any) -> str:

@@ -23,7 +23,7 @@ class TrainingOptions:
     ] = 0.0
     epochs: Annotated[int, Setting("the most epochs there may be", least=0)] = 50
     patience: Annotated[int, Setting("epochs without a better validation result before training stops", least=1)] = 3
-    seed: Annotated[int, Setting("of weights, negatives and order", least=0, below=2**31)] = 0
+    seed: Annotated[int, Setting("of weights, negatives and order", least=0, most=2**31 - 1)] = 0
     threads: Annotated[int | None, Setting("of the processor; auto takes PyTorch's number", least=1)] = None
     engine: Annotated[str, Setting("who takes the steps: compiled kernels, eager PyTorch, or auto", check=one_of(ENGINES))] = (
         "auto"

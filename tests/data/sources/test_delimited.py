@@ -76,6 +76,20 @@ def test_a_repeated_or_empty_file_is_refused() -> None:
         read_delimited(" \n", COMMA, "f")
 
 
+@pytest.mark.parametrize(
+    ("line", "cells"),
+    [
+        ('"1","C:\\"', ("1", "C:\\")),
+        ('"1","say \\"hi\\", then go"', ("1", 'say "hi", then go')),
+        ('"1","5\\", wide"', ("1", '5", wide')),
+    ],
+)
+def test_a_backslash_before_a_quote_escapes_it_or_ends_the_cell(line: str, cells: tuple[str, str]) -> None:
+    table = read_delimited(f'"a","b"\n{line}\n', ReadOptions(separator=",", null=()), "f")
+    assert table.frame.rows() == [cells]
+    assert table.broken.count == 0
+
+
 cells = st.text(alphabet=st.characters(blacklist_categories=["Cs"], blacklist_characters="\r\x00"), max_size=5)
 
 

@@ -199,7 +199,7 @@ def _records(
 ) -> Iterator[tuple[int, list[str]]]:
     """(first line, fields) of each complete record. After a stray quote, reading goes on with the next line."""
     lines = _Lines(text)
-    escape = "\\" if f"\\{quote}" in text and f"{quote}{quote}" not in text.replace(f"\\{quote}", "") else None
+    escape = "\\" if _escapes_quotes(text, separator, quote) else None
 
     def reader() -> Iterator[list[str]]:
         return csv.reader(lines, delimiter=separator, quotechar=quote, escapechar=escape, strict=True)
@@ -228,6 +228,23 @@ def _records(
                 current = reader()
             continue
         yield line, record
+
+
+def _escapes_quotes(text: str, separator: str, quote: str) -> bool:
+    """Whether a backslash escapes a quote, instead of ending a quoted cell ("C:\\"): it does where a field cannot end behind it,
+    or where the quotes do not pair up otherwise."""
+    escaped = f"\\{quote}"
+    if escaped not in text or f"{quote}{quote}" in text.replace(escaped, ""):
+        return False
+    followers = {text[index : index + 1] for index in _ends(text, escaped)}
+    return bool(followers - {separator, "\r", "\n", ""}) or text.count(quote) % 2 == 1
+
+
+def _ends(text: str, part: str) -> Iterator[int]:
+    index = text.find(part)
+    while index >= 0:
+        yield index + len(part)
+        index = text.find(part, index + 1)
 
 
 def _column_names(header: list[str], options: ReadOptions, name: str) -> list[str]:

@@ -58,7 +58,7 @@ class EagerEngine:
         weights = None if batch.weights is None else self._tensor(batch.weights)
         objective, labels = objective_named(loss_name or self.loss, self.model), self._tensor(batch.labels)
         score_sets = self.model.score_sets(transformed, user_side, item_side)
-        losses = [objective(self._checked(scores, labels), labels, weights) for scores in score_sets]
+        losses = [objective(self._checked(scores), labels, weights) for scores in score_sets]
         loss = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
         penalty = self.model.penalty(leaf, user_side, item_side)
         if penalty is not None:
@@ -74,14 +74,8 @@ class EagerEngine:
             self._has_stepped = True
         return result
 
-    def _checked(self, scores: Tensor, labels: Tensor) -> Tensor:
-        """A model of anybody's may be wrong in ways that a loss would hide."""
-        shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
-        if shape != tuple(labels.shape):
-            raise OptionError(
-                f"{self._name}.scores returned {shape}; expected the shape {tuple(labels.shape)}, a score for each user and "
-                "each of their items."
-            )
+    def _checked(self, scores: Tensor) -> Tensor:
+        """Before anything was learned, no learning rate is to blame."""
         if not self._has_stepped and not bool(torch.isfinite(scores).all()):
             raise OptionError(
                 f"{self._name}.scores gives NaN or infinity in the first step, before anything was learned; check its equation "

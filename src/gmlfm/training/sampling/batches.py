@@ -55,7 +55,7 @@ class BatchOptions:
     batch_size: Annotated[int | None, _BATCH_SIZE] = None
     n_negatives: Annotated[int, Setting("sampled negatives beside each positive", least=0, search=Choice((1, 2, 4, 8, 16)))] = 4
     cold_start_rate: Annotated[float, _COLD_START] = 0.1
-    seed: Annotated[int, Setting("of weights, negatives and order", least=0, below=2**31)] = 0
+    seed: Annotated[int, Setting("of weights, negatives and order", least=0, most=2**31 - 1)] = 0
     fresh: Annotated[bool, Setting("whether negatives are drawn anew each epoch")] = True
 
     def groups_per_step(self, n_instances: int, group: int, largest: int = _LARGEST_BATCH) -> int:
