@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 
 from gmlfm import Schema
@@ -14,6 +15,8 @@ from gmlfm.storage import cache_folder
 
 # Compiled kernels are the same for every test; each in a cache of its own would compile them anew.
 os.environ.setdefault("GMLFM_KERNEL_CACHE", str(cache_folder() / "kernels"))
+# Small tensors on two threads cost more than on one.
+torch.set_num_threads(1)
 settings.register_profile("fast", max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))

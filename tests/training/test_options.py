@@ -46,8 +46,8 @@ def test_a_loss_needs_its_task(loss: str, task: str, n_negatives: int, message: 
         ({"epochs": 2.5}, "epochs is 2.5; expected a whole number."),
         ({"patience": 0}, "patience is 0; expected 1 or more."),
         ({"threads": 0}, "threads is 0; expected 1 or more."),
-        ({"seed": -1}, "seed is -1; expected 0 or more, below 2"),
-        ({"seed": 2**31}, "expected 0 or more, below 2"),
+        ({"seed": -1}, "seed is -1; expected 0 to 2,147,483,647."),
+        ({"seed": 2**31}, "seed is 2147483648; expected 0 to 2,147,483,647."),
     ],
 )
 def test_ranges(values: dict[str, Any], message: str) -> None:

@@ -231,8 +231,8 @@ def _records(
 
 
 def _escapes_quotes(text: str, separator: str, quote: str) -> bool:
-    """Whether a backslash escapes a quote, instead of ending a quoted cell ("C:\\"): it does where a field cannot end behind it,
-    or where the quotes do not pair up otherwise."""
+    """Whether a backslash escapes a quote, instead of ending a quoted cell: it does where no field can end behind it, or where
+    the quotes do not pair up otherwise."""
     escaped = f"\\{quote}"
     if escaped not in text or f"{quote}{quote}" in text.replace(escaped, ""):
         return False
