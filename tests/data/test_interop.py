@@ -13,7 +13,9 @@ from gmlfm.errors import DataError
 from tests.data.arbitrary import INTERACTIONS, ITEMS, USERS, build
 
 
-@pytest.mark.parametrize("make", [pd.DataFrame, pa.table, pl.DataFrame, pl.LazyFrame, dict], ids=["pandas", "arrow", "polars", "lazy", "dict"])
+@pytest.mark.parametrize(
+    "make", [pd.DataFrame, pa.table, pl.DataFrame, pl.LazyFrame, dict], ids=["pandas", "arrow", "polars", "lazy", "dict"]
+)
 def test_every_maker_of_tables_gives_the_same_dataset(make: Any) -> None:
     data = build(interactions=make(INTERACTIONS), users=make(USERS), items=make(ITEMS))
     assert data.content_hash == build().content_hash

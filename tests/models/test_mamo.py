@@ -203,7 +203,8 @@ def test_class_scores_are_expectations_and_unseen_labels_count_as_the_nearest_le
     model.load_state_dict(state)
     expected = (2 * odds + 4) / (odds + 1)
     assert world.score_all(model, [-1]) == pytest.approx(np.full((1, N_ITEMS), expected))
-    assert model._targets(np.array([1.0, 2.9, 3.1, 9.0], np.float32)).tolist() == [0, 0, 1, 1]
+    labels = np.array([1.0, 2.9, 3.1, 9.0], np.float32)
+    assert model._network.targets(labels, model.state_dict()).tolist() == [0, 0, 1, 1]
 
 
 def test_scoring_writes_nothing(world: World) -> None:

@@ -28,12 +28,11 @@ with the support loss's gradient at the initial weights, and M_u after its local
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -44,6 +43,7 @@ from gmlfm.models.base import FitInputs, Floats, Ints, ItemSide, Layout, Ratings
 from gmlfm.models.episodic import EpisodicModel, Progress
 from gmlfm.models.mamo_network import (
     BIASES,
+    Network,
     Shapes,
     Weights,
     attention,
@@ -55,7 +55,7 @@ from gmlfm.models.mamo_network import (
     rewritten,
     through_layers,
 )
-from gmlfm.models.mamo_profiles import ByUser, Episode, Profiles, divide, profile_sides
+from gmlfm.models.mamo_profiles import ByUser, Episode, Profiles, distinct_users, divide, profile_sides
 from gmlfm.models.settings import Choice, Real, Setting
 
 _EPOCH_STREAM = 30  # keeps the epochs' random numbers apart from those that other parts draw from the same seed
@@ -96,6 +96,7 @@ class Mamo(EpisodicModel):
         self.k, self.layers, self.slots, self.inner, self.tasks_per_batch = k, layers, slots, inner, tasks_per_batch
         self.alpha, self.beta, self.gamma, self.tau, self.local_lr, self.lr = alpha, beta, gamma, tau, local_lr, lr
         self.classes, self.feature_memory, self.task_memory, self.seed = output == "classes", feature_memory, task_memory, seed
+        self._network = Network(k, layers, output == "classes")
         self._user_profiles, self._item_profiles = profile_sides(layout)
         self._weights: Weights = {}
         self._data: _ScoringData | None = None
@@ -131,7 +132,7 @@ class Mamo(EpisodicModel):
         """Each distinct user is adapted once; a user without support ratings keeps what their profile starts from."""
         result = np.empty(items.shape, np.float32)
         vectors = self._all_items()
-        for places in _distinct_users(users.numbers):
+        for places in distinct_users(users.numbers):
             local, profile = self._adapted_to(users, places[0])
             chosen = torch.from_numpy(items[places].ravel().astype(np.int64))
             result[places] = self._scores(local, profile, vectors[chosen]).reshape(len(places), -1)
@@ -141,7 +142,7 @@ class Mamo(EpisodicModel):
         """O(len(items) K^2) for each layer and distinct user. A history has no labels to adapt on."""
         result = np.empty((len(users), len(items)), np.float32)
         vectors = self._all_items()[torch.from_numpy(items.astype(np.int64))]
-        for places in _distinct_users(users.numbers):
+        for places in distinct_users(users.numbers):
             result[places] = self._scores(*self._adapted_to(users, places[0]), vectors)
         return result
 
@@ -201,10 +202,11 @@ class Mamo(EpisodicModel):
         losses, adapted = [], []
         for task, profile, items in zip(batch, vectors.profiles, vectors.items, strict=True):
             query, support = slice(task.n_query), slice(task.n_query, None)
-            targets = self._targets(task.labels)
+            targets = self._network.targets(task.labels, self._trained)
             local = self._adapt_and_write(profile.detach(), items[support].detach(), targets[support])
             adapted.append({name: leaf(tensor) for name, tensor in local.items()})
-            losses.append(self._checked(self._loss(self._outputs(adapted[-1], profile, items[query]), targets[query])))
+            outputs = self._network.outputs(adapted[-1], profile, items[query])
+            losses.append(self._checked(self._network.loss(outputs, targets[query])))
         self._step(torch.stack(losses).mean(), vectors, adapted)
         return float(torch.stack(losses).detach().double().sum())
 
@@ -273,7 +275,7 @@ class Mamo(EpisodicModel):
         current, gradient_at_start = start, None
         for _ in range(self.inner):
             leaves = {name: leaf(tensor) for name, tensor in current.items()}
-            loss = self._checked(self._loss(self._outputs(leaves, profile, items), targets))
+            loss = self._checked(self._network.loss(self._network.outputs(leaves, profile, items), targets))
             gradient = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
             current = {name: tensor.detach() - self.local_lr * gradient[name] for name, tensor in leaves.items()}
             gradient_at_start = gradient_at_start or gradient
@@ -289,7 +291,8 @@ class Mamo(EpisodicModel):
         if len(rated) == 0:
             return local, profile
         vectors = self._support_vectors(data.support.items[rated])
-        return self._adapted(local, profile, vectors, self._targets(data.support.labels[rated]))[0], profile
+        targets = self._network.targets(data.support.labels[rated], self._trained)
+        return self._adapted(local, profile, vectors, targets)[0], profile
 
     def _profile(self, attributes: Profiles) -> Tensor:
         return attributes.profiles(self._trained["embedding"])
@@ -313,33 +316,12 @@ class Mamo(EpisodicModel):
             self._item_vectors = torch.cat(vectors)
         return self._item_vectors
 
-    def _outputs(self, local: Weights, profile: Tensor, items: Tensor) -> Tensor:
-        """g(M_u [e_u; e_i]): profile (P K,), items (I, K) -> (I, 1), or (I, levels) for classes."""
-        user = through_layers(local, "user", self.layers, profile)
-        of_user, of_item = local["task"][:, : self.k], local["task"][:, self.k :]
-        hidden = through_layers(local, "head", self.layers, items @ of_item.T + of_user @ user)
-        return functional.linear(hidden, local["head.out.weight"], local["head.out.bias"])
-
     def _scores(self, local: Weights, profile: Tensor, items: Tensor) -> Floats:
         """(I,) in the labels' own scale."""
         with torch.no_grad():
-            outputs = self._outputs(local, profile, items)
-            if self.classes:
-                scores = torch.softmax(outputs, dim=1) @ self._trained["label.levels"]
-            else:
-                scores = self._trained["label.mean"] + self._trained["label.spread"] * outputs.squeeze(1)
+            scores = self._network.scores(local, profile, items, self._trained)
         checked: Floats = self._checked(scores).numpy()
         return checked
-
-    def _targets(self, labels: Floats) -> Tensor:
-        """Standardised labels, or for classes the number of the nearest level."""
-        values = torch.from_numpy(labels.astype(np.float32))
-        if self.classes:
-            return (values.unsqueeze(1) - self._trained["label.levels"]).abs().argmin(dim=1)
-        return (values - self._trained["label.mean"]) / self._trained["label.spread"]
-
-    def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return functional.cross_entropy(outputs, targets) if self.classes else functional.mse_loss(outputs.squeeze(1), targets)
 
     def _checked(self, numbers: Tensor) -> Tensor:
         if not bool(torch.isfinite(numbers).all()):
@@ -371,13 +353,3 @@ class _ScoringData:
     training_items: AttributeTable
     items: AttributeTable
     support: ByUser
-
-
-def _distinct_users(numbers: Ints) -> Iterator[npt.NDArray[np.int64]]:
-    """The places of each distinct user; users without a number are each their own."""
-    for place in np.flatnonzero(numbers < 0):
-        yield np.array([place])
-    numbered = np.flatnonzero(numbers >= 0)
-    order = numbered[np.argsort(numbers[numbered], kind="stable")]
-    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
-    yield from np.split(order, starts[1:]) if len(order) else ()

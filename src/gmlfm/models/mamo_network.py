@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
@@ -83,6 +84,39 @@ def rewritten(memory: Tensor, attended: Tensor, value: Tensor, share: float) -> 
     """share (a x value) + (1 - share) M: memory (slots, ...), value (...)."""
     written: Tensor = share * torch.tensordot(attended, value, dims=0) + (1.0 - share) * memory
     return written
+
+
+@dataclass(frozen=True)
+class Network:
+    """The recommendation head g over the user network's e_u and given e_i. classes: its outputs are levels of the labels."""
+
+    k: int
+    n_layers: int
+    classes: bool
+
+    def outputs(self, local: Weights, profile: Tensor, items: Tensor) -> Tensor:
+        """g(M_u [e_u; e_i]): profile (P K,), items (I, K) -> (I, 1), or (I, levels) for classes."""
+        user = through_layers(local, "user", self.n_layers, profile)
+        of_user, of_item = local["task"][:, : self.k], local["task"][:, self.k :]
+        hidden = through_layers(local, "head", self.n_layers, items @ of_item.T + of_user @ user)
+        return functional.linear(hidden, local["head.out.weight"], local["head.out.bias"])
+
+    def scores(self, local: Weights, profile: Tensor, items: Tensor, trained: Weights) -> Tensor:
+        """(I,) in the labels' own scale, which is among the trained weights."""
+        outputs = self.outputs(local, profile, items)
+        if self.classes:
+            return torch.softmax(outputs, dim=1) @ trained["label.levels"]
+        return trained["label.mean"] + trained["label.spread"] * outputs.squeeze(1)
+
+    def targets(self, labels: Floats, trained: Weights) -> Tensor:
+        """Standardised labels, or for classes the number of the nearest level."""
+        values = torch.from_numpy(labels.astype(np.float32))
+        if self.classes:
+            return (values.unsqueeze(1) - trained["label.levels"]).abs().argmin(dim=1)
+        return (values - trained["label.mean"]) / trained["label.spread"]
+
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return functional.cross_entropy(outputs, targets) if self.classes else functional.mse_loss(outputs.squeeze(1), targets)
 
 
 def leaf(tensor: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -110,3 +111,13 @@ def profile_sides(layout: Layout) -> tuple[ProfileSide, ProfileSide]:
 def _profile_fields(layout: Layout, part: Literal["user", "item"]) -> tuple[FieldCode, ...]:
     fields = [field for field in layout.fields if field.part == part]
     return tuple([field for field in fields if field.kind != "id"] or fields)
+
+
+def distinct_users(numbers: Ints) -> Iterator[npt.NDArray[np.int64]]:
+    """The places of each distinct user; users without a number are each their own."""
+    for place in np.flatnonzero(numbers < 0):
+        yield np.array([place])
+    numbered = np.flatnonzero(numbers >= 0)
+    order = numbered[np.argsort(numbers[numbered], kind="stable")]
+    starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    yield from np.split(order, starts[1:]) if len(order) else ()
