@@ -37,7 +37,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gmlfm.data.attributes import AttributeTable
 from gmlfm.errors import DataError
 from gmlfm.models.base import FitInputs, Floats, Ints, ItemSide, Layout, Ratings, UserSide
 from gmlfm.models.episodic import EpisodicModel, Progress
@@ -55,7 +54,7 @@ from gmlfm.models.mamo_network import (
     rewritten,
     through_layers,
 )
-from gmlfm.models.mamo_profiles import ByUser, Episode, Profiles, distinct_users, divide, profile_sides
+from gmlfm.models.mamo_profiles import ByUser, Episode, Profiles, ScoringData, distinct_users, divide, profile_sides
 from gmlfm.models.settings import Choice, Real, Setting
 
 _EPOCH_STREAM = 30  # keeps the epochs' random numbers apart from those that other parts draw from the same seed
@@ -99,11 +98,11 @@ class Mamo(EpisodicModel):
         self._network = Network(k, layers, output == "classes")
         self._user_profiles, self._item_profiles = profile_sides(layout)
         self._weights: Weights = {}
-        self._data: _ScoringData | None = None
+        self._data: ScoringData | None = None
         self._item_vectors: Tensor | None = None
 
     def attach(self, inputs: FitInputs) -> None:
-        self._data = _ScoringData(inputs.encoded.user, inputs.encoded.item, inputs.encoded.item, ByUser.of(inputs.ratings()))
+        self._data = ScoringData(inputs.encoded.user, inputs.encoded.item, inputs.encoded.item, ByUser.of(inputs.ratings()))
         self._item_vectors = None
 
     def over(self, items: ItemSide) -> Mamo:
@@ -187,7 +186,7 @@ class Mamo(EpisodicModel):
         return self._weights
 
     @property
-    def _attached(self) -> _ScoringData:
+    def _attached(self) -> ScoringData:
         if self._data is None:
             raise DataError("this model has not been given any attributes; call attach first.")
         return self._data
@@ -343,13 +342,3 @@ class _Vectors:
     used: Tensor
     profiles: Tensor
     items: list[Tensor]
-
-
-@dataclass(frozen=True)
-class _ScoringData:
-    """The users and items of training, by number; the items that are scored; the ratings that users are adapted on."""
-
-    users: AttributeTable
-    training_items: AttributeTable
-    items: AttributeTable
-    support: ByUser

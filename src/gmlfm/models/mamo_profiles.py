@@ -113,6 +113,16 @@ def _profile_fields(layout: Layout, part: Literal["user", "item"]) -> tuple[Fiel
     return tuple([field for field in fields if field.kind != "id"] or fields)
 
 
+@dataclass(frozen=True)
+class ScoringData:
+    """The users and items of training, by number; the items that are scored; the ratings that users are adapted on."""
+
+    users: AttributeTable
+    training_items: AttributeTable
+    items: AttributeTable
+    support: ByUser
+
+
 def distinct_users(numbers: Ints) -> Iterator[npt.NDArray[np.int64]]:
     """The places of each distinct user; users without a number are each their own."""
     for place in np.flatnonzero(numbers < 0):
