@@ -6,8 +6,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from gmlfm.cli.main import main
 from gmlfm.cli.options import comma_list, context_of, load_run, named_values, read_file, settings_of
 from gmlfm.errors import DataError, OptionError
+from gmlfm.training.settings import settings_table
 
 
 def test_settings_in_the_order_of_their_precedence(tmp_path: Path) -> None:
@@ -59,3 +61,11 @@ def test_tables_of_any_kind(tmp_path: Path) -> None:
         assert read_file(str(tmp_path / f"t.{ending}")).equals(frame)
     with pytest.raises(DataError, match="does not exist"):
         read_file(str(tmp_path / "gone.csv"))
+
+
+def test_the_help_of_train_ends_in_the_settings_as_they_are_declared(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for row in settings_table():
+        assert f"{row['name']} {row['default']} {row['meaning']}" in shown

@@ -36,6 +36,11 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise GmlfmError(f"{_with_hint(message, self)} (see {self.prog} --help)")
 
+    def format_help(self) -> str:
+        """With what only --help needs to know, which takes time to load."""
+        more = self.get_default("help_ends_in")
+        return super().format_help() + (f"\n{more()}\n" if more else "")
+
 
 def _with_hint(message: str, parser: argparse.ArgumentParser) -> str:
     if message.startswith("unrecognized arguments: "):

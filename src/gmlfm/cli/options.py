@@ -69,6 +69,21 @@ def add_settings(parser: argparse.ArgumentParser, example: str = "k=32 or lr=0.0
     )
 
 
+def shared_settings() -> str:
+    """The settings that all trained models share, one a line, from their declarations."""
+    from gmlfm.training.settings import settings_table
+
+    rows = [(row["name"], str(row["default"]), row["meaning"]) for row in settings_table()]
+    width = max(shutil.get_terminal_size().columns - 2, 60)
+    name_width, default_width = (max(len(row[column]) for row in rows) + 2 for column in (0, 1))
+    indent = " " * (2 + name_width + default_width)
+    lines = []
+    for name, default, meaning in rows:
+        head = f"  {name:<{name_width}}{default:<{default_width}}"
+        lines.append(textwrap.fill(meaning, width, initial_indent=head, subsequent_indent=indent))
+    return "Settings for --set, with their defaults; a model's own: gmlfm settings MODEL\n" + "\n".join(lines)
+
+
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     """--config, then --set, then --seed and --threads, as far as the command has them."""
     settings: dict[str, Any] = {}

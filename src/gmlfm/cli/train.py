@@ -9,7 +9,16 @@ from typing import Any
 
 from rich.console import Console
 
-from gmlfm.cli.options import DATA_HELP, MODEL_HELP, add_command, add_data_options, add_settings, settings_of, shared_options
+from gmlfm.cli.options import (
+    DATA_HELP,
+    MODEL_HELP,
+    add_command,
+    add_data_options,
+    add_settings,
+    settings_of,
+    shared_options,
+    shared_settings,
+)
 from gmlfm.cli.progress import TrainingBar
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.sources import load_dataset
@@ -28,7 +37,6 @@ def add_to(commands: Any) -> None:
             "gmlfm train ml-1m --model fm --set k=32 --set lr=0.001 --seed 1 --out runs/fm",
             "gmlfm train shop --model my_package.my_module:MyModel --refit --out runs/mine",
         ],
-        pointer="Settings: gmlfm settings MODEL",
     )
     parser.add_argument("data", metavar="DATA", help=f"{DATA_HELP}; or a prepared folder")
     parser.add_argument("--model", default="gml-fm", metavar="NAME", help=MODEL_HELP)
@@ -47,7 +55,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--resume", action="store_true", help="go on where an earlier run of the same command stopped")
     add_data_options(parser)
     shared_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, help_ends_in=shared_settings)
 
 
 def run(options: argparse.Namespace) -> None:
