@@ -55,7 +55,7 @@ def test_what_is_an_option_of_its_own_is_no_setting(name: str, market: str, caps
 def test_help_names_where_settings_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["train", "--help"])
-    assert "Settings: gmlfm settings MODEL" in capsys.readouterr().out
+    assert "a model's own: gmlfm settings MODEL" in capsys.readouterr().out
 
 
 def test_the_commands_from_training_to_recommendations(market: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
