@@ -204,7 +204,7 @@ def test_a_model_that_is_not_there_is_one_sentence(
 def test_a_class_without_scores_is_one_sentence(market: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", market, "--model", "my_models:NoScores", "--out", "runs/none"]) == 2
     printed = capsys.readouterr().err
-    assert "NoScores has no scores(self, rows, users, items), which returns (B, G) scores" in printed
+    assert "NoScores has no scores(self, rows, user_side, item_side), which returns (B, G) scores" in printed
     assert printed.count("\n") == 1
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from torch import Tensor
 
-from gmlfm import Attributes, Dataset, GradientModel, Recommender, register
+from gmlfm import Attributes, Dataset, GradientModel, PairwiseModel, Recommender, register
 from gmlfm.errors import NotSupportedError, OptionError
 from gmlfm.models.base import Model
 from gmlfm.models.registry import MODELS
@@ -201,7 +202,7 @@ class NoScores(GradientModel):
         (
             NoScores,
             OptionError,
-            r"NoScores has no scores\(self, rows, users, items\), which returns \(B, G\) scores; see docs/",
+            r"NoScores has no scores\(self, rows, user_side, item_side\), which returns \(B, G\) scores; see docs/",
         ),
     ],
 )
@@ -216,3 +217,35 @@ def test_a_name_is_not_taken_twice() -> None:
         OptionError, match=r"a model named 'two-towers' is registered already \(tests\.contracts\.foreign:TwoTowers\)"
     ):
         register("two-towers")(Bilinear)
+
+
+class BareTensor(PairwiseModel):
+    row_width = 3
+
+    def pair_parts(self, left: Tensor, right: Tensor) -> Any:
+        return left @ right.T
+
+
+class NothingScored(TwoTowers):
+    def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Any:
+        return None
+
+
+class NotInitialised(GradientModel):
+    row_width = 3
+
+    def __init__(self) -> None:
+        self.bias = torch.nn.Parameter(torch.zeros(()))
+
+    def scores(self, rows: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
+        return rows[item_side.ids[..., 0], 0]
+
+
+@pytest.mark.parametrize("cls", [BareTensor, NothingScored, NotInitialised])
+def test_an_authors_mistake_is_told_as_the_models_own(cls: Any, board: Dataset) -> None:
+    with pytest.raises(
+        OptionError, match=rf"the model {cls.__name__} \(tests.contracts.test_foreign_models\) failed: "
+    ) as caught:
+        Recommender(cls, epochs=1, threads=1).fit(board)
+    assert "\n" not in str(caught.value)
+    assert "docs/add-a-model.md" in str(caught.value)

@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from gmlfm import Dataset, Recommender
-from gmlfm.errors import DataError
+from gmlfm.errors import DataError, NotSupportedError
 from gmlfm.models.registry import MODELS, model_info
 from gmlfm.training.settings import settings_table
 from tests.contracts.checkerboard import N_ITEMS, N_USERS, checkerboard
@@ -158,6 +158,18 @@ def test_pairs_and_the_whole_catalogue_agree(name: str, board: Dataset, fitted: 
     ranker, items = fitted(name).fitted.ranker, board.seen_items
     by_pairs = ranker.score_pairs(USERS[:6], np.tile(items, (6, 1)))
     np.testing.assert_allclose(ranker.score_all(USERS[:6], items), by_pairs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", INFOS)
+def test_an_explanation_adds_up_to_the_score_where_there_is_one(name: str, fitted: Fit) -> None:
+    recommender = fitted(name)
+    try:
+        explanations = [recommender.explain("u1", item) for item in ("i2", "i3")]
+    except NotSupportedError:
+        assert not recommender.fitted.model.caches_items
+        return
+    scores = recommender.predict([("u1", "i2"), ("u1", "i3")])["score"].to_list()
+    assert [explanation.score for explanation in explanations] == pytest.approx(scores, abs=1e-4)
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,7 @@ def check(model: GradientModel, slow: Callable[[Tensor, Row], Tensor], width: in
         for g in range(G):
             expected = slow(rows, joined_row(user_side, item_side, b, g))
             torch.testing.assert_close(scores[b, g], expected.reshape(()), rtol=1e-9, atol=1e-9)
-    if isinstance(model, PairwiseModel):
+    if isinstance(model, PairwiseModel) and model.decomposes:
         user = model.side_vectors(model.transform_rows(rows), user_side, is_user=True)
         flat = Attributes(item_side.ids.flatten(0, 1), item_side.x.flatten(0, 1))
         item = model.side_vectors(model.transform_rows(rows), flat, is_user=False)

@@ -53,7 +53,7 @@ def test_it_is_public() -> None:
         (
             GradientModel,
             ("row_width",),
-            r"Mine has no scores\(self, rows, users, items\), which returns \(B, G\) scores; see docs/",
+            r"Mine has no scores\(self, rows, user_side, item_side\), which returns \(B, G\) scores; see docs/",
         ),
         (GradientModel, ("scores",), "Mine has no row_width, the number of parameters in a row of the table; see docs/"),
         (PairwiseModel, ("row_width",), r"Mine has no pair_parts\(self, left, right\), which returns what each pair adds"),

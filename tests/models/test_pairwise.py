@@ -194,9 +194,9 @@ def test_a_model_that_says_it_decomposes_must_give_its_vectors() -> None:
         decomposes = True
 
     model = attached(Claims)
-    with pytest.raises(NotImplementedError, match="Claims decomposes, so it must say the length of its side vectors"):
+    with pytest.raises(NotImplementedError, match="Claims says no length of side vectors, which a model that decomposes does"):
         model.score_all(users(), ITEMS)
-    with pytest.raises(NotImplementedError, match="Claims decomposes, so it must give its side vectors"):
+    with pytest.raises(NotImplementedError, match="Claims gives no side vectors, which a model that decomposes does"):
         model.score_pairs(users(), np.zeros((4, 1), np.int32))
 
 
@@ -207,3 +207,11 @@ def test_without_pair_parts_the_class_says_what_to_write() -> None:
     cls: Any = Nothing
     with pytest.raises(OptionError, match=r"Nothing has no pair_parts\(self, left, right\)"):
         cls()
+
+
+def test_new_pairs_under_old_side_vectors_are_refused_where_they_are_written() -> None:
+    with pytest.raises(OptionError, match="Shifted changes pair_parts but inherits side_vectors, by which it is scored; write"):
+
+        class Shifted(FM):
+            def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
+                return 5.0 + left[:, 1:] @ right[:, 1:].T, None

@@ -22,7 +22,7 @@ from gmlfm.models.scoring import RowScorer
 from gmlfm.training.settings import Settings
 from tests.contracts.checkerboard import N_USERS, checkerboard
 
-PAIRWISE = ["gml-fm", "gml-fm-md", "gml-fm-dnn", "fm", "transfm", "mf", "pmf", "ngcf"]
+PAIRWISE = [name for name, info in MODELS.items() if info.cls.caches_items and name != "bpr-mf"]  # mf by another loss
 QUICK: dict[str, Any] = {"epochs": 1, "threads": 1, "k": 8, "v_scale": 0.5}
 USERS = np.arange(N_USERS, dtype=np.int32)
 Fit = Callable[..., FittedRun]

@@ -11,10 +11,11 @@ import torch
 from gmlfm import Dataset, Recommender
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.errors import DataError, OptionError
+from gmlfm.models.registry import MODELS
 from gmlfm.recommender.reasons import explain_item, sampled_items
 from gmlfm.recommender.user_side import known_users
 
-PAIRWISE = ["gml-fm", "gml-fm-md", "gml-fm-dnn", "fm", "transfm", "mf", "pmf", "bpr-mf", "ngcf"]
+PAIRWISE = [name for name, info in MODELS.items() if info.cls.caches_items]
 QUICK: dict[str, Any] = {"epochs": 2, "threads": 1, "k": 8, "v_scale": 0.3, "lr": 0.02}
 
 

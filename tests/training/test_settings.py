@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import pytest
+import torch
 from torch import Tensor
 
 import gmlfm
@@ -205,3 +206,24 @@ def test_a_model_is_built_from_its_seed() -> None:
     models = [Settings.make("gml-fm", "topn", {"k": 4, "seed": seed}).build() for seed in (1, 1, 2)]
     states = [{name: tensor.tolist() for name, tensor in model.dense_state().items()} for model in models]
     assert states[0] == states[1] != states[2]
+
+
+def hinge(scores: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
+    return torch.relu(1.0 - (scores[:, :1] - scores[:, 1:])).mean()
+
+
+hinge.compares_groups = True  # type: ignore[attr-defined]
+
+
+class WithHinge(FM):
+    losses: ClassVar[dict[str, Any]] = {"hinge": hinge}
+
+
+def test_a_models_own_loss_is_searched_and_says_which_tasks_it_suits() -> None:
+    info = model_info(WithHinge)
+    space = search_space(info, "topn")["loss"]
+    assert isinstance(space, Choice)
+    assert space.values == ("squared", "logistic", "bpr", "softmax", "hinge")
+    assert search_space(info, "implicit")["loss"] == Choice(("squared", "logistic"))
+    with pytest.raises(OptionError, match="the loss 'hinge' ranks a positive above negatives, which is the task topn"):
+        Settings.make(WithHinge, "implicit", {"loss": "hinge"})

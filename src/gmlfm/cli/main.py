@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import io
 import json
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,25 @@ _COMMANDS = """
     demo init models settings data train evaluate tune compare
     recommend predict explain similar attributes stock add_items forget bench
 """.split()
+
+
+class _ToStderr(logging.StreamHandler[Any]):
+    """What the library has to say, on whatever stderr is at the moment."""
+
+    @property
+    def stream(self) -> Any:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, value: Any) -> None:
+        pass
+
+
+def _show_log() -> None:
+    log = logging.getLogger("gmlfm")
+    if not log.handlers:
+        log.addHandler(_ToStderr())
+        log.setLevel(logging.INFO)
 
 
 class Parser(argparse.ArgumentParser):
@@ -74,6 +94,7 @@ def build_parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug, as_json = "--debug" in words, "--json" in words
+    _show_log()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character gets a question mark

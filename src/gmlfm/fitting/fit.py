@@ -17,6 +17,7 @@ from gmlfm.fitting.plan import FitPlan, Stage, chosen_device
 from gmlfm.fitting.run import FittedRun, Refit
 from gmlfm.fitting.shards import ShardPlan
 from gmlfm.models.base import FitReport
+from gmlfm.models.registry import authors_mistakes
 from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import NullObserver, Observer
 
@@ -63,10 +64,12 @@ def _fit(plan: FitPlan, refit: Refit, stage: Stage) -> FittedRun:
     if refit is Refit.NONE or settings.info.cls.learns_in_epochs:
         inputs = plan.selection_inputs()
         model = settings.build(inputs.layout)
-        report = model.fit(inputs, stage)
+        with authors_mistakes(settings.info.cls):
+            report = model.fit(inputs, stage)
         if refit is Refit.NONE or report.diverged:
             return plan.finish(model, inputs, Refit.NONE, report)
     inputs = plan.refit_inputs(refit)
     model = settings.build(inputs.layout)
-    second = model.fit(inputs, replace(stage, epochs=max(report.best_epoch, 1)))
+    with authors_mistakes(settings.info.cls):
+        second = model.fit(inputs, replace(stage, epochs=max(report.best_epoch, 1)))
     return plan.finish(model, inputs, refit, replace(report, diverged=second.diverged))

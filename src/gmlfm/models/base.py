@@ -269,7 +269,7 @@ class Model(ABC):
 
 def _how_to_write(method: str) -> str:
     calls = {
-        "scores": "(self, rows, users, items), which returns (B, G) scores",
+        "scores": "(self, rows, user_side, item_side), which returns (B, G) scores",
         "row_width": ", the number of parameters in a row of the table",
         "pair_parts": "(self, left, right), which returns what each pair adds, (A, B), and its distance or None",
         "fit": "(self, inputs, plan), which learns from inputs.positives() and returns a FitReport",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gmlfm.data.attributes import AttributeTable
+from gmlfm.errors import OptionError
 from gmlfm.models.base import Terms, UserSide
 from gmlfm.models.gradient import Attributes, GradientModel
 
@@ -36,6 +37,15 @@ class PairwiseModel(GradientModel):
     decomposes: bool = False
     ids_only: bool = False
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        changed = vars(cls)
+        if "pair_parts" in changed and cls.decomposes and not {"side_vectors", "scores", "decomposes"} & set(changed):
+            raise OptionError(
+                f"{cls.__name__} changes pair_parts but inherits side_vectors, by which it is scored; write side_vectors, too, "
+                "or set decomposes = False, by which scores follow from pair_parts."
+            )
+
     def global_term(self) -> Tensor:
         """b."""
         return torch.zeros(())
@@ -52,11 +62,11 @@ class PairwiseModel(GradientModel):
     @property
     def side_width(self) -> int:
         """D, the length of the vectors of `side_vectors`."""
-        raise NotImplementedError(f"{type(self).__name__} decomposes, so it must say the length of its side vectors.")
+        raise NotImplementedError(f"{type(self).__name__} says no length of side vectors, which a model that decomposes does.")
 
     def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideVectors:
         """One side of a score that decomposes: self_terms (N,), vector (N, D)."""
-        raise NotImplementedError(f"{type(self).__name__} decomposes, so it must give its side vectors.")
+        raise NotImplementedError(f"{type(self).__name__} gives no side vectors, which a model that decomposes does.")
 
     def pair_values(self, left: Tensor, right: Tensor) -> Tensor:
         """What each pair adds at x = 1: (A, width), (B, width) -> (A, B)."""

@@ -10,6 +10,7 @@ import importlib
 import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any, TypeVar
@@ -85,7 +86,23 @@ class ModelInfo:
     def build(self, layout: Layout | None, options: Mapping[str, Any]) -> Model:
         """A fresh model; layout is handed to a class whose __init__ takes one."""
         takes_layout = "layout" in inspect.signature(self.cls.__init__).parameters
-        return self.cls(**options, **({"layout": layout} if takes_layout else {}))
+        with authors_mistakes(self.cls):
+            return self.cls(**options, **({"layout": layout} if takes_layout else {}))
+
+
+@contextmanager
+def authors_mistakes(cls: type[Model]) -> Iterator[None]:
+    """What goes wrong in a model that is not ours is told as its author's, in one sentence; --debug shows where."""
+    try:
+        yield
+    except (AttributeError, IndexError, NameError, NotImplementedError, RuntimeError, TypeError, ValueError) as error:
+        if cls.__module__.partition(".")[0] == "gmlfm":
+            raise
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else "no reason given"
+        raise OptionError(
+            f"the model {cls.__name__} ({cls.__module__}) failed: {type(error).__name__}: {reason.rstrip('.')}; see "
+            "docs/add-a-model.md, and --debug for the place."
+        ) from error
 
 
 MODELS: dict[str, ModelInfo] = {}

@@ -126,10 +126,11 @@ def _model_of(folder: Path, about: dict[str, Any], model: str | type[Model] | No
     """The registered model of that name, or the class that the caller gives: a run folder never decides what is imported."""
     name = str(about["model"])
     registered = None if ":" in name else _registered(name)
-    class_name = registered.cls.__qualname__ if registered else name.partition(":")[2]
+    path = name if ":" in name else str(about.get("class", ""))
+    class_name = registered.cls.__qualname__ if registered else path.partition(":")[2]
     if model is not None:
         info = model_info(model)
-        # A name that nobody has registered here says nothing of the class: the caller's word is all there is.
+        # Where nothing tells the class, the caller's word is all there is.
         if class_name and class_name != info.cls.__qualname__:
             raise OptionError(f"{folder} holds a run of '{name}', not of '{info.name}'.")
         return replace(info, name=name)
@@ -138,7 +139,7 @@ def _model_of(folder: Path, about: dict[str, Any], model: str | type[Model] | No
     class_name = class_name or "MyModel"
     raise OptionError(
         f"{folder} holds a run of '{name}', which is no model of gmlfm's own; give its class: "
-        f"Recommender.load('{folder}', model={class_name}), or --model {name if ':' in name else 'my_module:' + class_name}."
+        f"Recommender.load('{folder}', model={class_name}), or --model {path or 'my_module:' + class_name}."
     )
 
 
@@ -179,6 +180,7 @@ def _about(run: FittedRun) -> dict[str, Any]:
     return {
         "format": FORMAT,
         **run.settings.to_dict(),
+        "class": f"{run.settings.info.cls.__module__}:{run.settings.info.cls.__qualname__}",
         "data": {"name": run.data.name, "hash": run.data.content_hash},
         "split": {"name": run.split.name, "hash": run.split.hash, "options": dict(run.split.options)},
         "refit": run.refit.value,

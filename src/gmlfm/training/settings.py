@@ -56,7 +56,7 @@ class Settings:
         values = {**of_instance, **{ALIASES.get(name, name): value for name, value in given.items()}}
         values |= {name: new for (name, old), new in _OLD_VALUES.items() if values.get(name) == old}
         defaults = dict(info.defaults)
-        if task != "topn" and defaults.get("loss") in GROUPED:
+        if task != "topn" and defaults.get("loss") in grouped_losses(info):
             defaults.pop("loss")  # a label of its own has nothing to be compared with
         merged = {**defaults, **(PRESETS[preset] if preset else {}), **values}
         readers = {"model": info.declared, **applicable(info)}
@@ -90,7 +90,7 @@ class Settings:
         if optimiser not in ROW_OPTIMISERS:
             raise OptionError(f"optimiser is '{optimiser}'{did_you_mean(optimiser, ROW_OPTIMISERS)}")
         n_negatives = self.batches.n_negatives if self.task == "topn" else 0
-        self.training.check_task(self.task, n_negatives, GROUPED)
+        self.training.check_task(self.task, n_negatives, grouped_losses(self.info))
         if self.task == "topn" and self.batches.n_negatives == 0:
             raise OptionError("top-n needs something to rank a positive above; set negatives to 1 or more.")
 
@@ -132,9 +132,17 @@ def search_space(info: ModelInfo, task: str) -> dict[str, Space]:
         space.pop("loss", None)
         if task == "implicit" and readers["batches"]:
             space["loss"] = Choice(("squared", "logistic"))
+    own_losses = tuple(name for name in losses_of(info.cls) if task == "topn" or name not in grouped_losses(info))
+    if "loss" in space and isinstance(space["loss"], Choice):
+        space["loss"] = Choice((*space["loss"].values, *own_losses))
     for name in info.fixed:
         space.pop(name, None)
     return {**space, **info.space}
+
+
+def grouped_losses(info: ModelInfo) -> set[str]:
+    """The losses that compare a positive with its negatives, a model's own among them."""
+    return GROUPED | {name for name, loss in losses_of(info.cls).items() if getattr(loss, "compares_groups", False)}
 
 
 def settings_table(model: str | type[Model] | Model | None = None, task: str = "topn") -> list[dict[str, Any]]:
@@ -166,7 +174,11 @@ def settings_table(model: str | type[Model] | Model | None = None, task: str = "
 def _range(declared: Declared, info: ModelInfo | None, task: str) -> str:
     """What is allowed, in words: of losses and optimisers what is registered, else what the declaration says."""
     if declared.name == "loss":
-        refused = GROUPED | ({"logistic"} if task == "rating" else set()) if task != "topn" else set()
+        refused = (
+            (grouped_losses(info) if info else GROUPED) | ({"logistic"} if task == "rating" else set())
+            if task != "topn"
+            else set()
+        )
         losses = {**OBJECTIVES, **(losses_of(info.cls) if info else {})}
         return ", ".join(name for name in losses if name not in refused)
     if declared.name == "optimiser":

@@ -26,7 +26,18 @@ if TYPE_CHECKING:
 ENGINES = ("auto", "compiled", "eager")
 _OLD_NAMES = {"reference": "eager"}  # in runs written by earlier versions
 # What a step calls of a model. A subclass that overrides one of these but not kernel_spec is not what the inherited spec says.
-_STEP_METHODS = {"row_width", "transform_rows", "scores", "score_sets", "penalty", "linear", "self_terms", "side_vectors"}
+_STEP_METHODS = {
+    "row_width",
+    "transform_rows",
+    "scores",
+    "score_sets",
+    "penalty",
+    "global_term",
+    "linear",
+    "pair_parts",
+    "self_terms",
+    "side_vectors",
+}
 _log = logging.getLogger("gmlfm")
 _logged: set[str] = set()
 
