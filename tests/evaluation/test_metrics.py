@@ -65,7 +65,8 @@ def test_metrics_are_the_mean_over_every_order_of_ties(others: list[int], target
 
 def test_the_default_cutoff_is_reported_in_its_order() -> None:
     values = ranking_metrics(Places(np.array([0]), np.array([0])))
-    assert list(values) == ["hr@10", "ndcg@10", "mrr@10", "recall@10", "precision@10", "map@10", "mrr"]
+    ours = ["hr@10", "ndcg@10", "mrr@10", "recall@10", "precision@10", "map@10", "mrr"]
+    assert [name for name in values if name in ours] == ours  # and whatever is registered beside
     assert default_metric("ndcg") == f"ndcg@{DEFAULT_N}" == "ndcg@10"
 
 
@@ -73,7 +74,8 @@ def test_each_cutoff_gives_what_it_gives_alone() -> None:
     rng = np.random.default_rng(0)
     ranks = Places(rng.integers(0, 30, 50), rng.integers(0, 5, 50))
     together = ranking_metrics(ranks, (20, 5, 1))
-    assert len(together) == 3 * 6 + 1
+    at_one_cutoff = ranking_metrics(ranks)
+    assert len(together) == len(at_one_cutoff) + 2 * sum("@" in name for name in at_one_cutoff)
     for n in (1, 5, 20):
         for name, values in ranking_metrics(ranks, (n,)).items():
             np.testing.assert_array_equal(together[name], values)
@@ -95,7 +97,7 @@ def test_a_constant_scorer_gets_its_chance_and_no_more() -> None:
 @pytest.mark.parametrize("cutoffs", [(), (0,), (5, -1), (5, 5), (2.5,), (True,), "10", ("10",), None])
 def test_wrong_cutoffs_are_refused(cutoffs: Any) -> None:
     with pytest.raises(
-        OptionError, match=r"^cutoffs is .*; expected whole numbers of 1 or more, each once, such as \(5, 10\)\.$"
+        OptionError, match=r"^cutoffs is .*; expected whole numbers from 1 to 100,000, each once: \(5, 10\)\.$"
     ):
         checked_cutoffs(cutoffs)
 
@@ -164,9 +166,11 @@ def test_log_loss_coverage_and_novelty() -> None:
     )
     assert coverage(LISTS) == 0.5
     assert novelty(LISTS) == pytest.approx(-(math.log2(4 / 8) + 2 * math.log2(1 / 8)) / 3)
-    assert list_metrics(LISTS, (1, 2)) == {
+    expected = {
         "coverage@1": 0.5,
         "novelty@1": pytest.approx(-(math.log2(4 / 8) + math.log2(1 / 8)) / 2),
         "coverage@2": 0.5,
         "novelty@2": novelty(LISTS),
     }
+    values = list_metrics(LISTS, (1, 2))
+    assert {name: values[name] for name in expected} == expected

@@ -108,7 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(str(error), WRONG_USE, error, debug, as_json)
     except KeyboardInterrupt as error:
         return _failed("interrupted.", INTERRUPTED, error, debug, as_json)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not _reader_is_gone(error):
+            raise
         # The reader went away (gmlfm ... | head); nothing is wrong, and Python must not complain at exit.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -125,6 +127,11 @@ def _allow_own_models(parsed: argparse.Namespace) -> None:
     models = [getattr(parsed, name, None) or "" for name in ("model", "models")]
     if any(":" in model for model in models) and "" not in sys.path:
         sys.path.insert(0, "")
+
+
+def _reader_is_gone(error: SystemExit) -> bool:
+    """rich ends the program where it meets a broken pipe."""
+    return isinstance(error.__context__, BrokenPipeError)
 
 
 def _failed(message: str, code: int, error: BaseException, debug: bool, as_json: bool) -> int:

@@ -22,6 +22,7 @@ from gmlfm.errors import DataError, OptionError
 from gmlfm.retrieval.ranking import DEFAULT_N
 
 Floats = npt.NDArray[np.float64]
+_LARGEST_CUTOFF = 100_000
 
 
 @dataclass(frozen=True)
@@ -144,9 +145,11 @@ def default_metric(name: str) -> str:
 def checked_cutoffs(cutoffs: Sequence[int]) -> tuple[int, ...]:
     """The cut-offs in order."""
     numbers = tuple(cutoffs) if isinstance(cutoffs, Sequence | np.ndarray) else ()
-    are_counts = all(isinstance(n, int | np.integer) and not isinstance(n, bool) and n >= 1 for n in numbers)
+    are_counts = all(isinstance(n, int | np.integer) and not isinstance(n, bool) and 1 <= n <= _LARGEST_CUTOFF for n in numbers)
     if not numbers or not are_counts or len(set(numbers)) < len(numbers):
-        raise OptionError(f"cutoffs is {cutoffs!r}; expected whole numbers of 1 or more, each once, such as (5, {DEFAULT_N}).")
+        raise OptionError(
+            f"cutoffs is {cutoffs!r}; expected whole numbers from 1 to {_LARGEST_CUTOFF:,}, each once: (5, {DEFAULT_N})."
+        )
     return tuple(sorted(int(n) for n in numbers))
 
 
@@ -157,10 +160,8 @@ def places(target: npt.NDArray[np.float32], others: npt.NDArray[np.float32]) -> 
     return Places((others > target[:, None]).sum(axis=1), (others == target[:, None]).sum(axis=1))
 
 
-def ranking_metrics(places: Places, cutoffs: Sequence[int] | int = (DEFAULT_N,)) -> dict[str, Floats]:
+def ranking_metrics(places: Places, cutoffs: Sequence[int] = (DEFAULT_N,)) -> dict[str, Floats]:
     """Every metric of places, a value for each query: name@n for each cut-off n, then those without a cut-off."""
-    # The lead removes this with shards.py's own ranking: it passes a single number until it calls rank_sampled.
-    cutoffs = (cutoffs,) if isinstance(cutoffs, int) else cutoffs
     values = {f"{name}@{n}": metric(places, n) for n in checked_cutoffs(cutoffs) for name, metric in _RANKING.items()}
     return values | {name: metric(places) for name, metric in _UNCUT.items()}
 

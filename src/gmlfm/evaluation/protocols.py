@@ -16,8 +16,7 @@ import numpy.typing as npt
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.splits import Split
 from gmlfm.errors import DataError, OptionError, did_you_mean
-from gmlfm.evaluation.candidates import N_SAMPLED as N_SAMPLED
-from gmlfm.evaluation.candidates import Pairs, evaluation_candidates
+from gmlfm.evaluation.candidates import N_SAMPLED, Pairs, evaluation_candidates
 from gmlfm.evaluation.metrics import (
     Places,
     RecommendedLists,
