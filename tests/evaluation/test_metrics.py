@@ -96,9 +96,7 @@ def test_a_constant_scorer_gets_its_chance_and_no_more() -> None:
 
 @pytest.mark.parametrize("cutoffs", [(), (0,), (5, -1), (5, 5), (2.5,), (True,), "10", ("10",), None])
 def test_wrong_cutoffs_are_refused(cutoffs: Any) -> None:
-    with pytest.raises(
-        OptionError, match=r"^cutoffs is .*; expected whole numbers from 1 to 100,000, each once: \(5, 10\)\.$"
-    ):
+    with pytest.raises(OptionError, match=r"^cutoffs is .*; expected whole numbers from 1 to 100,000, each once: \(5, 10\)\.$"):
         checked_cutoffs(cutoffs)
 
 

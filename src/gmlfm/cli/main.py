@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -36,11 +36,18 @@ class _ToStderr(logging.StreamHandler[Any]):
         pass
 
 
-def _show_log() -> None:
-    log = logging.getLogger("gmlfm")
-    if not log.handlers:
-        log.addHandler(_ToStderr())
-        log.setLevel(logging.INFO)
+@contextlib.contextmanager
+def _log_shown() -> Iterator[None]:
+    """While a command runs, what the library logs is shown; a program that calls us keeps its own logging."""
+    log, handler = logging.getLogger("gmlfm"), _ToStderr()
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 class Parser(argparse.ArgumentParser):
@@ -94,14 +101,14 @@ def build_parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug, as_json = "--debug" in words, "--json" in words
-    _show_log()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character gets a question mark
     try:
         parsed = build_parser().parse_args(words)
         _allow_own_models(parsed)
-        parsed.run(parsed)
+        with _log_shown():
+            parsed.run(parsed)
         sys.stdout.flush()
         return 0
     except GmlfmError as error:
