@@ -23,7 +23,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("elsewhere")
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (folder / "my_models.py").write_text(code, encoding="utf-8")
-    write_bazaar(Market(n_users=60, n_purchases=480), folder / "market")
+    write_bazaar(Market(n_users=120, n_purchases=1_440), folder / "market")
     return folder
 
 
@@ -50,7 +50,7 @@ def test_every_command_of_the_page_works(place: Path) -> None:
         )
         assert gmlfm(place, on_small_data).strip()
     metrics = json.loads(gmlfm(place, "evaluate runs/near --model my_models:NearFM --protocol sampled --json"))
-    assert 0.0 < metrics["ndcg@10"] <= metrics["hr@10"] <= 1.0
+    assert metrics["hr@10"] > 0.1
     reason = json.loads(gmlfm(place, f"explain runs/near --model my_models:NearFM --user {buyer} --item {item} --json"))
     assert sum(term["value"] for term in reason["terms"]) == pytest.approx(reason["score"], abs=1e-5)
 

@@ -66,7 +66,8 @@ def test_metrics_are_the_mean_over_every_order_of_ties(others: list[int], target
 def test_the_default_cutoff_is_reported_in_its_order() -> None:
     values = ranking_metrics(Places(np.array([0]), np.array([0])))
     ours = ["hr@10", "ndcg@10", "mrr@10", "recall@10", "precision@10", "map@10", "mrr"]
-    assert [name for name in values if name in ours] == ours  # and whatever is registered beside
+    assert [name for name in values if name in ours] == ours
+    assert list(values) == [*(f"{name}@10" for name in metrics._RANKING), *metrics._UNCUT]  # whatever is registered, no more
     assert default_metric("ndcg") == f"ndcg@{DEFAULT_N}" == "ndcg@10"
 
 
@@ -172,3 +173,4 @@ def test_log_loss_coverage_and_novelty() -> None:
     }
     values = list_metrics(LISTS, (1, 2))
     assert {name: values[name] for name in expected} == expected
+    assert set(values) == {f"{name}@{n}" for name in metrics._LISTS for n in (1, 2)}

@@ -9,6 +9,7 @@ import pytest
 
 from gmlfm import Dataset, Recommender, load_dataset, make_split
 from gmlfm.errors import DataError, OptionError
+from gmlfm.evaluation import metrics as evaluation_metrics
 from gmlfm.evaluation.protocols import evaluate_held_out
 from tests.recommender.conftest import QUICK
 
@@ -68,7 +69,10 @@ def test_drawn_instances_have_no_other_data(board: Dataset) -> None:
 def test_metrics_at_several_cutoffs(trained: Recommender) -> None:
     metrics = trained.evaluate(cutoffs=(5, 10)).metrics
     names = ("hr", "ndcg", "mrr", "recall", "precision", "map", "coverage", "novelty")
-    assert set(metrics) >= {"mrr", *(f"{name}@{cutoff}" for name in names for cutoff in (5, 10))}
+    expected = {"mrr", *(f"{name}@{cutoff}" for name in names for cutoff in (5, 10))}
+    assert set(metrics) >= expected
+    registered = {**evaluation_metrics._RANKING, **evaluation_metrics._LISTS}
+    assert set(metrics) == {*evaluation_metrics._UNCUT, *(f"{name}@{cutoff}" for name in registered for cutoff in (5, 10))}
     assert metrics["hr@5"] <= metrics["hr@10"]
     assert {name: value for name, value in metrics.items() if not name.endswith("@5")} == trained.evaluate().metrics
     at_catalogue = trained.evaluate(cutoffs=[40]).metrics

@@ -155,7 +155,7 @@ def run_get(options: argparse.Namespace) -> None:
 
 
 def _agree(options: argparse.Namespace, root: Path) -> None:
-    """Shows the terms, which are accepted once: by answering, or by --accept-terms where nobody can answer."""
+    """Shows the terms, which are accepted once: at the prompt, or by --accept-terms where there is none."""
     terms = terms_to_accept(options.name, root)
     if terms is None:
         return
