@@ -46,7 +46,7 @@ def test_every_command_of_the_page_works(place: Path) -> None:
             command.replace("b0000042", buyer)
             .replace("t000000009", item)
             .replace(" bazaar ", " ./market ")
-            .replace("--seconds 30", "--trials 1")
+            .replace("--seconds 120", "--trials 1 --set epochs=3")
         )
         assert gmlfm(place, on_small_data).strip()
     metrics = json.loads(gmlfm(place, "evaluate runs/near --model my_models:NearFM --protocol sampled --json"))

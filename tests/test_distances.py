@@ -3,8 +3,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from gmlfm.distances import ACTIVATIONS, MEASURES, Layers, Linear, Measure, Transform
@@ -57,6 +60,45 @@ def test_gradients_are_right_and_finite_even_where_points_coincide(name: str) ->
     measure(zero, zero).sum().backward()
     assert zero.grad is not None
     assert torch.isfinite(zero.grad).all()
+
+
+@given(
+    st.sampled_from(["euclidean", "minkowski"]),
+    st.sampled_from([1.5, 2.0, 3.0, 50.0, math.inf]),
+    st.sampled_from([1e-30, 1e-6, 1.0, 1e6, 1e30]),
+    st.integers(1, 5),
+    st.integers(0, 10_000),
+)
+def test_powers_neither_vanish_nor_overflow(name: str, p: float, size: float, k: int, seed: int) -> None:
+    """In float32, with gradients: both are the same at every scale, but for the scale itself."""
+    rng = np.random.default_rng(seed)
+    left, right = (torch.from_numpy(rng.normal(size=(n, k)) * size).float().requires_grad_() for n in (2, 3))
+    distances = Measure(name, p)(left, right)
+    distances.sum().backward()
+    a, b = (side.detach().double().numpy() / size for side in (left, right))
+    power = 2.0 if name == "euclidean" else p
+    off = a[:, None] - b[None]
+    expected = np.linalg.norm(off, power, axis=-1)
+    np.testing.assert_allclose(distances.detach().double() / size, expected, rtol=1e-5)
+    if math.isfinite(power):
+        ratios = np.abs(off) / expected[..., None]
+        np.testing.assert_allclose(left.grad, (np.sign(off) * ratios ** (power - 1)).sum(1), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("p", [2.0, 3.0, 50.0])
+def test_minkowski_is_flat_where_points_coincide_and_nowhere_else(p: float) -> None:
+    same = torch.full((1, 3), 7.0).requires_grad_()
+    Measure("minkowski", p)(same, same.detach()).sum().backward()
+    assert same.grad is not None
+    assert same.grad.tolist() == [[0.0, 0.0, 0.0]]
+    near = torch.tensor([[1e-30, 0.0, 0.0]]).requires_grad_()
+    distance = Measure("minkowski", p)(near, torch.zeros(1, 3))
+    distance.sum().backward()
+    assert near.grad is not None
+    assert float(distance.detach()) == pytest.approx(1e-30, rel=1e-6)
+    torch.testing.assert_close(near.grad, torch.tensor([[1.0, 0.0, 0.0]]))
+    left, right = (torch.randn(2, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    assert torch.autograd.gradcheck(Measure("minkowski", p), (left, right))
 
 
 def test_mahalanobis_is_positive_semi_definite_and_the_identity_recovers_euclid() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from gmlfm.errors import OptionError, did_you_mean
-from gmlfm.kernels.second_order import squared_distances
+from gmlfm.kernels.second_order import gram_distances, squared_distances
 
 Start = Literal["normal", "orthogonal"]
 ACTIVATIONS: dict[str, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, "sigmoid": nn.Sigmoid, "identity": nn.Identity}
@@ -118,7 +119,8 @@ class Measure:
     def factor(self, z: Tensor, *, left: bool) -> Tensor:
         """Where the measure is an inner product of one vector of each side, that vector: (..., K) -> (..., K or K + 2).
 
-        |a - b|^2 = (-2a, 1, |a|^2) . (b, |b|^2, 1); the cosine is the inner product of the directions.
+        |a - b|^2 = (-2a, 1, |a|^2) . (b, |b|^2, 1), which keeps most digits with an origin amid the points; the cosine is the
+        inner product of the directions.
         """
         if self.name == "cosine":
             return directions(z)
@@ -126,23 +128,35 @@ class Measure:
         ones = torch.ones_like(squares)
         return torch.cat([-2.0 * z, ones, squares] if left else [z, squares, ones], dim=-1)
 
+    def for_sums(self, left: Tensor, right: Tensor) -> Tensor:
+        """As exact as a sum over all of these pairs needs them, and faster where pairs coincide, as padding does."""
+        return gram_distances(left, right) if self.name == "squared" else self(left, right)
+
     def __call__(self, left: Tensor, right: Tensor) -> Tensor:
         if self.name == "squared":
             return squared_distances(left, right)
         if self.name == "cosine":
             return directions(left) @ directions(right).transpose(-1, -2)
-        differences = (left.unsqueeze(-2) - right.unsqueeze(-3)).abs()
-        if self.name == "manhattan":
-            return differences.sum(-1)
-        if self.name == "chebyshev":
-            return differences.amax(-1)
-        p = 2.0 if self.name == "euclidean" else self.p
-        if p == 1.0:
-            return differences.sum(-1)
-        # At coinciding points the root has a corner: the distance is 0 and its gradient is set to 0.
-        powers = differences.pow(p).sum(-1)
-        coincides = powers <= 0
-        return torch.where(coincides, 0.0, powers.masked_fill(coincides, 1.0).pow(1.0 / p))
+        p = {"manhattan": 1.0, "euclidean": 2.0, "chebyshev": math.inf}.get(self.name, self.p)
+        return _norms((left.unsqueeze(-2) - right.unsqueeze(-3)).abs(), p)
+
+
+def _norms(sizes: Tensor, p: float) -> Tensor:
+    r"""\|d\|_p = m \big( \sum_i (|d_i| / m)^p \big)^{1/p}, m the largest |d_i|: sizes |d| (..., K) -> (...).
+
+    Divided by m no power overflows, and the sum of the powers is 1 at least, so it does not vanish either.
+    """
+    if p == 1.0:
+        return sizes.sum(-1)
+    if math.isinf(p):
+        return sizes.amax(-1)
+    # The norm is the same for every m, so no gradient goes through it.
+    largest = sizes.detach().amax(-1)
+    # At coinciding points the root has a corner: the distance is 0 and its gradient is set to 0.
+    coincides = largest == 0
+    scale = largest.masked_fill(coincides, 1.0)
+    powers = (sizes / scale.unsqueeze(-1)).pow(p).sum(-1)
+    return torch.where(coincides, 0.0, scale * powers.masked_fill(coincides, 1.0).pow(1.0 / p))
 
 
 def directions(z: Tensor) -> Tensor:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import ClassVar
 
 
 class GmlfmError(Exception):
-    """Something the caller can put right: the command line prints the message alone and exits with 2."""
+    """Something the caller can put right: the command line prints the message alone and exits with `exit_code`."""
+
+    exit_code: ClassVar[int] = 2  # wrong use
 
 
 class SchemaError(GmlfmError):
@@ -16,6 +19,10 @@ class SchemaError(GmlfmError):
 
 class DataError(GmlfmError):
     """A table or file holds something that cannot be used."""
+
+
+class NotFiniteError(DataError):
+    """A model gives a score that is no number."""
 
 
 class OptionError(GmlfmError):

@@ -45,6 +45,10 @@ class _Vectors:
     def groups_per_step(self) -> int:
         return self._batch_size
 
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-len(self._targets) // self._batch_size)
+
     def epoch(self, number: int) -> Iterator[Batch]:
         order = np.random.default_rng([self._seed, 20, number]).permutation(len(self._targets))
         for start in range(0, len(order), self._batch_size):

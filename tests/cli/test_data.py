@@ -18,10 +18,27 @@ def test_describe(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "describe", str(shop)]) == 0
     shown = capsys.readouterr().out
     assert "The long tail" in shown
-    assert "leave-one-out" in shown
+    assert "Split random" in shown
+    assert "note no time is declared, so the rows are split at random; set [interactions] time" in shown
+    assert main(["data", "describe", str(shop), "--split", "leave-one-out"]) == 0
+    shown = capsys.readouterr().out
+    assert "Split leave-one-out" in shown
+    assert "note no time is declared: the order of the file decides which row is the latest." in shown
     assert main(["data", "describe", str(shop), "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert [summary[key] for key in ("users", "items", "interactions", "attributes", "catalogue")] == [6, 9, 18, 17, 10]
+
+
+def test_describe_shows_a_split_from_files(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (shop / "dataset.toml").write_text(TABLES)
+    (shop / "test.tsv").write_text("customer\tproduct\n0\tp0\n1\tp1\n")
+    command = ["data", "describe", str(shop), "--split", "files", "--split-file", f"test={shop / 'test.tsv'}", "--json"]
+    assert main(command) == 0
+    split = json.loads(capsys.readouterr().out)["split"]
+    assert (split["name"], split["train"]["rows"], split["validation"]["rows"], split["test"]["rows"]) == ("files", 16, 0, 2)
+    (shop / "test.tsv").write_text("customer\tproduct\n0\tp0\n0\tp1\n")
+    assert main(command) == 2
+    assert "test.tsv line 3: user '0' and item 'p1' are no interaction of the data" in capsys.readouterr().err
 
 
 def test_bad_data_names_file_column_and_row(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,6 +30,64 @@ def test_metrics_at_several_cutoffs(run: str, capsys: pytest.CaptureFixture[str]
     assert result["hr@5"] <= result["hr@10"] <= result["hr@20"]
 
 
+def test_popularity_and_intervals_stand_beside_the_model(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", run, "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    expected = Recommender.load(run).evaluate()
+    assert result["baseline"]["name"] == "popularity"
+    assert set(result["baseline"]) >= {*expected.metrics, "intervals"}
+    assert result["intervals"]["hr@10"] == list(expected.intervals["hr@10"])
+    assert result["standard_errors"]["ndcg@10"] == expected.errors["ndcg@10"]
+    assert (result["interval"], result["tested_rows"]) == ("normal, over users", len(expected.rows))
+    assert main(["evaluate", run, "--cutoffs", "3,7"]) == 0
+    shown = capsys.readouterr().out
+    assert "95 % interval" in shown
+    assert "popularity" in shown
+    assert "hr@7" in shown
+    assert "{:.4f} - {:.4f}".format(*Recommender.load(run).evaluate(cutoffs=(3, 7)).intervals["hr@7"]) in shown
+
+
+def test_a_sample_of_users(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", run, "--users", "7", "--seed", "2", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    expected = Recommender.load(run).evaluate(users=7, seed=2)
+    assert (result["tested_users"], result["sample_seed"], result["hr@10"]) == (7, 2, expected.metrics["hr@10"])
+    assert any("a sample of 7 of" in message for message in result["notes"])
+    assert main(["evaluate", run, "--users", "7"]) == 0
+    assert "standard errors of the sample: hr@10 0." in capsys.readouterr().out
+
+
+def test_predictions_stand_beside_the_training_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"{n % 6},p{n % 9},{1 + n * 7 % 5}" for n in range(90)]
+    (tmp_path / "stars.csv").write_text("user,item,stars\n" + "\n".join(rows) + "\n")
+    columns = 'path = "stars.csv"\nuser = "user"\nitem = "item"\nlabel = "stars"\nrepeats = "keep"\n'
+    (tmp_path / "dataset.toml").write_text(f"[interactions]\n{columns}")
+    out = str(tmp_path / "run")
+    assert main(["train", str(tmp_path), "--out", out, "--task", "rating", *QUICK]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", out]) == 0
+    shown = capsys.readouterr().out
+    assert "training mean" in shown
+    assert "rmse" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"), [(["--refit", "all"], "learned from its test rows"), (["--split", "none"], "no test rows")]
+)
+def test_nothing_is_evaluated_where_everything_was_learned(
+    market: str, tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "run")
+    assert main(["train", market, "--out", out, "--model", "popularity", "--threads", "1", *arguments]) == 0
+    shown = capsys.readouterr().out
+    assert "gmlfm evaluate" not in shown
+    assert f"Next: gmlfm recommend {out} --user USER" in shown.replace("\n", "")
+    assert main(["evaluate", out]) == 2
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert printed.count("\n") == 1
+
+
 def test_newcomers_have_columns_of_their_own(market: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "run")
     assert main(["train", market, "--out", out, "--split", "newcomers", *QUICK]) == 0
@@ -67,6 +125,7 @@ def test_a_run_that_cannot_be_read_is_one_sentence(
         (["--cutoffs", "5,many"], "--cutoffs takes whole numbers of 1 or more, such as 5,10,20; got '5,many'"),
         (["--cutoffs", "0"], "--cutoffs takes whole numbers"),
         (["--protocol", "ful"], "did you mean 'full'"),
+        (["--users", "0"], "--users is 0; expected a whole number of 1 or more"),
     ],
 )
 def test_wrong_use_is_one_sentence(run: str, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

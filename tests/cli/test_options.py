@@ -1,13 +1,26 @@
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from gmlfm.cli.main import main
-from gmlfm.cli.options import comma_list, context_of, load_run, named_values, read_file, settings_of
+from gmlfm.cli.options import (
+    SPLIT_FILES,
+    add_split,
+    comma_list,
+    context_of,
+    load_run,
+    named_values,
+    read_file,
+    settings_of,
+    split_of,
+)
+from gmlfm.data.splits import SPLITS
 from gmlfm.errors import DataError, OptionError
 from gmlfm.training.settings import settings_table
 
@@ -32,6 +45,38 @@ def test_settings_in_the_order_of_their_precedence(tmp_path: Path) -> None:
 def test_wrong_settings_are_one_sentence(more: dict[str, object], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         settings_of(Namespace(**{"settings": [], "threads": None, **more}))
+
+
+def _split(*arguments: str) -> tuple[str, dict[str, Any]]:
+    parser = ArgumentParser()
+    add_split(parser)
+    return split_of(parser.parse_args(arguments))
+
+
+def test_a_split_and_its_files_by_part() -> None:
+    assert _split() == ("auto", {})
+    assert _split("--split", "newcomers") == ("newcomers", {})
+    files = ["--split-file", "test=a=b.tsv", "--split-file", "test-candidates=lists.tsv"]
+    assert _split("--split", "files", *files) == ("files", {"test": "a=b.tsv", "test_candidates": "lists.tsv"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["files", "--split-file", "test.tsv"], "--split-file takes PART=FILE, such as test=test.tsv; got 'test.tsv'"),
+        (["files", "--split-file", "tset=t.tsv"], "--split-file names the part 'tset'; did you mean 'test'"),
+        (["files", "--split-file", "test=a", "--split-file", "test=b"], "--split-file gives 'test' twice"),
+        (["random", "--split-file", "test=a"], "--split-file belongs to --split files; got --split random"),
+    ],
+)
+def test_wrong_split_files_are_one_sentence(arguments: list[str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        _split("--split", *arguments)
+
+
+def test_the_parts_of_split_files_are_the_options_of_the_split() -> None:
+    options = list(signature(SPLITS["files"]).parameters)[1:]
+    assert [part.replace("-", "_") for part in SPLIT_FILES] == options
 
 
 def test_pairs_and_lists() -> None:

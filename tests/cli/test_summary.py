@@ -14,5 +14,5 @@ def test_a_summary_shows_counts_fields_tail_and_split(market: str) -> None:
     summary = describe(load_dataset(market))
     show_summary(summary, console)
     shown = console.file.getvalue()  # type: ignore[attr-defined]
-    for text in ("120", "genre", "The long tail", "Split leave-one-out", summary.hash, *summary.notes):
+    for text in ("120", "genre", "The long tail", "Split global-time", summary.hash, *summary.notes):
         assert text in shown

@@ -5,11 +5,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
+from gmlfm import Recommender
 from gmlfm.cli import main
+from gmlfm.training.row_trainer import RowTrainer
 from tests.cli.conftest import QUICK
 
 FOUR_EPOCHS = ["--set", "k=8", "--set", "epochs=4", "--set", "patience=9", "--threads", "1", "--json"]
@@ -43,6 +46,16 @@ def test_a_run_folder_is_written(market: str, tmp_path: Path, capsys: pytest.Cap
     assert "Best epoch 1: validation hr@10" in shown
     assert "(no refit)" in shown
     assert f"Next: gmlfm evaluate {out}" in shown
+
+
+@pytest.mark.parametrize(
+    ("more", "shown"), [([], "Validation hr@10 0."), (["--preset", "paper"], "TEST, as published, hr@10 0.")]
+)
+def test_a_model_fitted_at_once_shows_its_validation_too(
+    more: list[str], shown: str, market: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", market, "--model", "popularity", "--out", str(tmp_path / "run"), *more]) == 0
+    assert shown in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["device=cuda", "task=rating", "model=fm", "preset=paper"])
@@ -125,3 +138,114 @@ def test_a_run_is_resumed_only_with_the_same_refit(market: str, tmp_path: Path, 
     assert main([*arguments, "--refit"]) == 0
     assert main([*arguments, "--refit", "all", "--resume"]) == 2
     assert "begun with other data or settings" in capsys.readouterr().err
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Path:
+    """A shop without times, and a split of it as public repositories publish theirs."""
+    rows = [(f"c{n % 6}", f"p{(n // 6 + n) % 9}", 1 + n % 5) for n in range(36)]
+    assert len({row[:2] for row in rows}) == 36
+    (tmp_path / "orders.csv").write_text("customer,product,stars\n" + "".join(f"{u},{i},{s}\n" for u, i, s in rows))
+    (tmp_path / "dataset.toml").write_text(
+        '[interactions]\npath = "orders.csv"\nuser = "customer"\nitem = "product"\nlabel = "stars"\n'
+    )
+    parts = {"train": rows[:24], "validation": rows[24:30], "test": rows[30:]}
+    for name, part in parts.items():
+        (tmp_path / f"{name}.rating").write_text("".join(f"{u}\t{i}\t{s}\n" for u, i, s in part))
+    free = {u: [f"p{n}" for n in range(9) if (u, f"p{n}") not in {row[:2] for row in rows}] for u, *_ in rows}
+    (tmp_path / "test.negative").write_text("".join(f"({u},{i})\t" + "\t".join(free[u]) + "\n" for u, i, _ in rows[30:]))
+    return tmp_path
+
+
+def _files(folder: Path, *names: str) -> list[str]:
+    files = {"test-candidates": "test.negative"}
+    return ["--split", "files", *(f"--split-file={name}={folder / files.get(name, f'{name}.rating')}" for name in names)]
+
+
+def test_a_published_split_is_trained_on_recorded_and_resumed(published: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = published / "run"
+    split = _files(published, "train", "validation", "test", "test-candidates")
+    command = ["train", str(published), "--out", str(run), "--model", "fm", *QUICK]
+    assert main([*command, *split]) == 0
+    assert "note test rows are ranked among the lists that were brought, of 3 candidates each." in capsys.readouterr().out
+    stored = [path for path in (run / "model").rglob("*") if path.suffix in (".json", ".md", ".parquet")]
+    assert not [path.name for path in stored if str(published).encode() in path.read_bytes()]
+    about = json.loads((run / "model" / "run.json").read_text())["split"]
+    assert set(about["options"]) == {"seed", "task", "train", "validation", "test", "test_candidates"}
+    fitted = Recommender.load(run).fitted
+    assert (len(fitted.split.train), len(fitted.split.validation), fitted.split.test.tolist()) == (24, 6, list(range(30, 36)))
+    assert fitted.split.hash == about["hash"]
+    lists = fitted.split.test_candidates
+    assert lists is not None
+    assert lists.shape == (6, 3)
+    assert main([*command, *split, "--resume"]) == 0
+    text = (published / "test.negative").read_text().splitlines()
+    (published / "test.negative").write_text("\n".join([text[0].rpartition("\t")[0], *text[1:]]))
+    assert main([*command, *split, "--resume"]) == 2
+    assert "begun with other data or settings" in capsys.readouterr().err
+
+
+def test_without_times_the_rows_are_split_at_random_and_that_is_said(
+    published: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["train", str(published), "--out", str(published / "run"), "--model", "fm", *QUICK]
+    assert main(command) == 0
+    note = "note no time is declared, so the rows are split at random; set [interactions] time for the order of time."
+    assert note in capsys.readouterr().out
+    assert main([*command, "--split", "leave-one-out"]) == 0
+    assert "note no time is declared: the order of the file decides which row is the latest." in capsys.readouterr().out
+
+
+def test_where_a_published_split_cannot_be_used_it_is_said(published: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["train", str(published), "--out", str(published / "run"), *QUICK]
+    split = _files(published, "train", "validation", "test")
+    assert main([*command, *split, "--task", "rating", "--model", "fm"]) == 0
+    assert main([*command, *split, "--task", "implicit", "--model", "fm"]) == 2
+    assert "the task 'implicit' splits its drawn instances at random" in capsys.readouterr().err
+    assert main(["data", "prepare", str(published), "--out", str(published / "prepared")]) == 0
+    assert main(["train", str(published / "prepared"), "--out", str(published / "run"), *QUICK, *split]) == 2
+    assert "is split already" in capsys.readouterr().err
+    (published / "test.rating").write_text("c0\tp1\t5\nc0\tp99\t5\n")
+    assert main([*command, *split]) == 2
+    assert "test.rating line 2: the item 'p99' is not in the data (1 such rows)" in capsys.readouterr().err
+
+
+def test_where_nothing_was_learned_it_fails_and_leaves_no_model(
+    market: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["train", market, "--out", str(tmp_path / "r"), "--model", "fm", *QUICK, "--set", "lr=1000"]
+    assert main(arguments) == 1
+    shown = capsys.readouterr()
+    assert shown.err.startswith("gmlfm: nothing was learned: the loss after epoch 1 is above the ")
+    assert shown.err.endswith("that it started from; lower lr (now 1000).\n")
+    assert "Best epoch" not in shown.out
+    assert not (tmp_path / "r" / "model").exists()
+    assert main([*arguments, "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["error"].startswith("nothing was learned")
+    assert main(["evaluate", str(tmp_path / "r")]) == 2
+
+
+def test_a_good_epoch_before_an_overflow_is_saved_and_the_overflow_told(
+    market: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The losses were numbers to the last step, which left weights that are not."""
+    run_epoch = RowTrainer.run_epoch
+
+    def overflows(self: RowTrainer, observer: Any) -> float:
+        loss = run_epoch(self, observer)
+        if self.epoch == 1:
+            self.table[5:] = float("inf")
+        return loss
+
+    monkeypatch.setattr(RowTrainer, "run_epoch", overflows)
+    out = str(tmp_path / "r")
+    arguments = ["train", market, "--out", out, *QUICK, "--set", "epochs=3"]
+    assert main(arguments) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    sentence = "the weights of epoch 1 are kept: weights are not finite after epoch 2; lower lr (now 0.003)."
+    assert f"note {sentence}" in shown
+    assert "Best epoch 1: validation" in shown
+    assert main(["evaluate", out]) == 0
+    capsys.readouterr()
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["diverged"] == sentence

@@ -241,3 +241,12 @@ def test_the_user_side_is_users_with_the_context_of_their_rows() -> None:
     assert same(encoded.user_side(users), users_alone)
     no_context = AttributeTable(np.empty((3, 0), np.int32), np.empty((3, 0), np.float32))
     assert same(Encoded(encoded.user, no_context, encoded.item).user_side(users, rows), users_alone)
+
+
+def test_every_id_has_a_row_where_that_is_asked() -> None:
+    data = plain([1, 2, 3], [1, 2, 3])
+    some, every = Encoder.fit(data, [0]), Encoder.fit(data, [0], all_ids=True)
+    for part, side in (("user", data.users), ("item", data.items)):
+        sizes = [next(code.n_values for code in encoder.part(part) if code.kind == "id") for encoder in (some, every)]  # type: ignore[arg-type]
+        assert sizes == [1, len(side)]
+    assert len(np.unique(every.encode(data).item.ids[:, 0])) == 3

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmlfm import Dataset, make_split
-from gmlfm.data.splits import COLD_GROUPS, NEWCOMER_GROUPS, SPLITS, TEST, TRAIN, VALIDATION, Split, leave_last_out
+from gmlfm.data.splits import NEWCOMER_GROUPS, SPLITS, TEST, TRAIN, VALIDATION, Split, leave_last_out
 from gmlfm.errors import DataError, OptionError
 from tests.data.arbitrary import datasets, plain, random_plain
 
@@ -40,7 +40,7 @@ def test_the_order_of_the_file_does_not_matter_where_times_differ(name: str) -> 
 
 @given(datasets(few=True))
 def test_leave_one_out_tests_the_latest_and_validates_the_one_before(data: Dataset) -> None:
-    split = make_split(data)
+    split = make_split(data, "leave-one-out")
     part_of_row = {
         int(row): name for name, rows in zip("tvx", (split.train, split.validation, split.test), strict=True) for row in rows
     }
@@ -64,7 +64,7 @@ def test_leave_last_out_is_its_plain_loop(users: list[int]) -> None:
 
 
 def test_users_with_too_few_rows_are_counted_in_a_note() -> None:
-    split = make_split(plain([1, 1, 1, 2, 2, 3], [1, 2, 3, 1, 2, 1]))
+    split = make_split(plain([1, 1, 1, 2, 2, 3], [1, 2, 3, 1, 2, 1]), "leave-one-out")
     assert split.notes[0] == "2 users have fewer than 3 rows: all theirs are trained on, none tested."
     assert "no time is declared" in split.notes[1]
     assert (split.validation.tolist(), split.test.tolist()) == ([1], [2])
@@ -116,36 +116,9 @@ def test_every_row_of_a_new_item_by_a_warm_user_is_tested() -> None:
     assert set(due) == set(split.test[split.test_groups == 1])
 
 
-def test_cold_start_has_the_four_groups() -> None:
-    rng = np.random.default_rng(1)
-    users = np.repeat(np.arange(60), 25)
-    # User k starts at k * 10: the last users' first rows are later than 80 % of all rows.
-    times = np.repeat(np.arange(60) * 10, 25) + np.tile(np.arange(25), 60)
-    items = np.minimum(rng.geometric(0.05, size=len(users)), 80)
-    data = plain(users.tolist(), items.tolist(), times.tolist())
-    split = make_split(data, "cold-start")
-    assert split.group_names == COLD_GROUPS
-    moment = np.sort(times)[round(0.8 * len(times)) - 1]
-    cold_users = {user for user in range(60) if times[users == user].min() > moment}
-    selected = np.tile(np.arange(25), 60) < 20
-    popular = {item for item in range(81) if (items[selected] == item).sum() > 10}
-    assert split.test_groups is not None
-    for row, group in zip(split.test, split.test_groups, strict=True):
-        assert (group >= 2) == (users[row] in cold_users)
-        assert (group % 2 == 1) == (items[row] not in popular)
-    assert f"{60 - len(cold_users)} warm and {len(cold_users)} cold users" in split.notes[0]
-    tested = set(users[split.test])
-    place = np.tile(np.arange(25), 60)
-    assert all(15 <= place[row] < 20 for row in split.test)
-    assert {place[row] for row in split.train if users[row] in tested} == set(range(15))
-    fewer = make_split(data, "cold-start", interactions=3)
-    assert {place[row] for row in fewer.train if users[row] in tested} == {0, 1, 2}
-    assert fewer.test.tolist() == split.test.tolist()
-
-
 def test_the_rating_task_splits_rows_with_a_label() -> None:
     data = plain([1, 1, 1, 1], [1, 2, 3, 4], label=[1.0, None, 3.0, 4.0])
-    split = make_split(data, task="rating")
+    split = make_split(data, "leave-one-out", task="rating")
     assert [rows.tolist() for rows in parts(split)[:3]] == [[0], [2], [3]]
     with pytest.raises(DataError, match="declares no label"):
         make_split(plain([1], [1]), task="rating")
@@ -154,7 +127,7 @@ def test_the_rating_task_splits_rows_with_a_label() -> None:
 def test_only_positives_are_split_for_top_n() -> None:
     table = pl.DataFrame({"u": ["a"] * 4, "i": list("wxyz"), "stars": [5, 5, 5, 1]})
     data = Dataset.from_tables(table, schema={"interactions": {"user": "u", "item": "i", "positive": "stars >= 4"}})
-    assert make_split(data).test.tolist() == [2]
+    assert make_split(data, "leave-one-out").test.tolist() == [2]
 
 
 def test_wrong_options_are_refused() -> None:
@@ -170,21 +143,44 @@ def test_wrong_options_are_refused() -> None:
     for name in ("global-time", "cold-start"):
         with pytest.raises(DataError, match="needs times"):
             make_split(data, name)
-    with pytest.raises(OptionError, match="0 < adapt < ratings"):
-        make_split(data, "cold-start", adapt=30)
-    with pytest.raises(DataError, match="users with 20 rows or more; there are none"):
-        make_split(plain([1], [1], [1]), "cold-start")
+    with pytest.raises(OptionError, match="seed is -1"):
+        make_split(data, "random", seed=-1)
 
 
 def test_every_split_runs_on_one_row() -> None:
-    for name in set(SPLITS) - {"cold-start", "newcomers"}:
+    for name in set(SPLITS) - {"cold-start", "newcomers", "files"}:
         assert make_split(plain([1], [1], [1]), name).train.tolist() == [0]
 
 
-def test_cold_starts_shares_and_moment_are_each_checked() -> None:
-    data = random_plain(30, 30, 900)
-    assert len(make_split(data, "cold-start", test_share=0.5, ratings=10, adapt=5).test) > 0
-    with pytest.raises(OptionError, match=r"warm_time is 1\.2"):
-        make_split(data, "cold-start", warm_time=1.2)
-    with pytest.raises(OptionError, match="seed is -1"):
-        make_split(data, "random", seed=-1)
+def test_auto_is_leave_one_out_with_times_random_without_and_by_time_where_items_sell_once() -> None:
+    shared = plain([1, 1, 1, 2, 2, 2], [1, 2, 3, 1, 2, 3], [1, 2, 3, 4, 5, 6])
+    assert (make_split(shared).name, make_split(shared).notes) == ("leave-one-out", ())
+    by_file = make_split(plain([1, 1, 1, 2, 2, 2], [1, 2, 3, 1, 2, 3]))
+    assert by_file.name == "random"
+    assert "no time is declared" in by_file.notes[0]
+    market = plain([1, 1, 1, 2, 2, 2, 3, 3, 3, 3], list(range(10)), list(range(10)))
+    assert market.sells_once
+    assert make_split(market).name == "global-time"
+    assert "items sell once" in make_split(market).notes[0]
+    assert make_split(market, task="implicit").name == "random"
+
+
+def test_warm_is_who_and_what_the_training_rows_have_met() -> None:
+    rng = np.random.default_rng(0)
+    market = plain(np.repeat(np.arange(60), 5).tolist(), list(range(300)), rng.permutation(300).tolist())  # all sold once
+    split = make_split(market, "newcomers")
+    assert split.test_groups is not None
+    assert split.validation_groups is not None
+    trained_users, trained_items = (set(side[split.train].tolist()) for side in (market.user_numbers, market.item_numbers))
+    for rows, groups in ((split.validation, split.validation_groups), (split.test, split.test_groups)):
+        for row, group in zip(rows, groups, strict=True):
+            user, item = market.user_numbers[row] in trained_users, market.item_numbers[row] in trained_items
+            assert split.group_names[group] == f"{'warm' if user else 'new'}-{'warm' if item else 'new'}"
+    assert "warm-warm" not in {split.group_names[group] for group in split.test_groups}
+
+
+def test_kept_repeats_say_how_many_tested_pairs_are_trained_on() -> None:
+    rows = pl.DataFrame({"u": [1] * 4, "i": [1, 2, 3, 1], "t": [1, 2, 3, 4]})
+    schema = {"interactions": {"user": "u", "item": "i", "time": "t", "repeats": "keep"}}
+    split = make_split(Dataset.from_tables(rows, schema=schema), "leave-one-out")
+    assert split.notes == ('1 of 1 tested pairs are also training pairs (repeats = "keep").',)

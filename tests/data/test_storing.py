@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +47,39 @@ def test_a_split_is_loaded_as_it_was_saved(name: str, tmp_path: Path) -> None:
     for left, right in ((loaded.validation_groups, split.validation_groups), (loaded.test_groups, split.test_groups)):
         assert (left is None) == (right is None)
         assert left is None or right is None or np.array_equal(left, right)
+
+
+def test_candidate_lists_are_stored_with_their_split(tmp_path: Path) -> None:
+    data = random_plain(10, 10, 60)
+    split = make_split(data, "leave-one-out")
+    lists = np.arange(3 * len(split.test), dtype=np.int32).reshape(-1, 3)
+    lists[0, 2] = -1
+    for number, (validation, test) in enumerate(((None, lists), (lists[:0], lists), (None, None))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        brought = replace(split, validation_candidates=validation, test_candidates=test)
+        save_split(brought, folder)
+        loaded = load_split(folder)
+        assert loaded.hash == brought.hash
+        for left, right in ((loaded.validation_candidates, validation), (loaded.test_candidates, test)):
+            assert (left is None) == (right is None)
+            assert left is None or right is None or (left.dtype == np.int32 and np.array_equal(left, right))
+    save_split(replace(split, test_candidates=lists[:, ::-1]), tmp_path / "0")
+    (tmp_path / "1" / "test_candidates.parquet").replace(tmp_path / "0" / "test_candidates.parquet")
+    with pytest.raises(DataError, match="damaged split: its rows do not fit its hash"):
+        load_split(tmp_path / "0")
+    (tmp_path / "0" / "test_candidates.parquet").unlink()
+    with pytest.raises(DataError, match="no readable split"):
+        load_split(tmp_path / "0")
+
+
+def test_a_split_saved_before_there_were_candidate_lists_is_loaded(tmp_path: Path) -> None:
+    split = make_split(random_plain(10, 10, 60), "leave-one-out")
+    save_split(split, tmp_path)
+    metadata = json.loads((tmp_path / "split.json").read_text())
+    del metadata["candidates"]
+    (tmp_path / "split.json").write_text(json.dumps(metadata))
+    assert load_split(tmp_path).hash == split.hash
 
 
 def test_what_is_damaged_or_gone_is_refused(tmp_path: Path) -> None:

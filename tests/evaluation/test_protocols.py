@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ from hypothesis import strategies as st
 from gmlfm import Dataset, make_split
 from gmlfm.data.splits import Split
 from gmlfm.errors import DataError, OptionError
-from gmlfm.evaluation import protocols
+from gmlfm.evaluation import full
 from gmlfm.evaluation.candidates import Pairs, evaluation_candidates
-from gmlfm.evaluation.metrics import places, ranking_metrics
+from gmlfm.evaluation.metrics import Places, places, ranking_metrics
 from gmlfm.evaluation.protocols import (
     Evaluation,
     PositivesByUser,
@@ -53,7 +54,7 @@ def test_full_ranks_among_all_items_but_the_users_other_positives(
     scores_per_block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slow twin: a sorted list for each row, ties by item for the lists, and as expectations for the places."""
-    monkeypatch.setattr(protocols, "_SCORES_PER_BLOCK", scores_per_block)
+    monkeypatch.setattr(full, "_SCORES_PER_BLOCK", scores_per_block)
     data = random_plain(12, 40, 150)
     rows, ranker = make_split(data).test, ranker_of(data)
     evaluation = evaluate_ranking(ranker, data, rows, cutoffs=(3, 7))
@@ -155,43 +156,62 @@ def test_items_that_training_never_met_are_ranked_among_such_items() -> None:
     is_new = np.isin(data.item_numbers, new_items)
     test = np.concatenate([np.flatnonzero(is_new)[:40], np.flatnonzero(~is_new)[:40]])
     train = np.setdiff1d(np.flatnonzero(~is_new), test)
-    split = grouped_split(data, train, test=test, test_groups=np.repeat([1, 0], 40).astype(np.int8))
-    is_met = np.bincount(data.item_numbers[split.train], minlength=len(data.items)) > 0
+    is_met = np.bincount(data.item_numbers[train], minlength=len(data.items)) > 0
+    groups = (~is_met[data.item_numbers[test]]).astype(np.int8)
+    split = grouped_split(data, train, test=test, test_groups=groups)
     ranker = FixedRanker(np.tile(~is_met, (len(data.users), 1)))
     for protocol in ("full", "sampled"):
         evaluation = evaluate_held_out(ranker, data, split, "test", protocol, cutoffs=(1, 10))
-        n_unmet = int((~is_met[data.seen_items]).sum())
-        chance = 10 / 100 if protocol == "sampled" else 10 / n_unmet
-        assert evaluation.groups["warm-new"]["hr@10"] == pytest.approx(chance, rel=0.1)
-        assert evaluation.groups["warm-new"]["rows"] == 40
+        for group, n_items in (("warm-warm", is_met.sum()), ("warm-new", (~is_met).sum())):
+            chance = 10 / 100 if protocol == "sampled" else 10 / n_items
+            assert evaluation.groups[group]["hr@10"] == pytest.approx(chance, rel=0.1)
+        assert evaluation.groups["warm-new"]["rows"] == groups.sum()
         assert evaluation.queries["hr@1"].shape == (80,)
         assert evaluation.notes == ()
-        assert evaluation.metrics["hr@10"] == pytest.approx(np.mean([group["hr@10"] for group in evaluation.groups.values()]))
-    assert evaluation.candidates_hash.count("-") == 1
+        assert ("coverage@10" in evaluation.metrics) == (protocol == "full")
 
 
-def test_too_few_new_items_are_ranked_among_all_and_a_note_says_so() -> None:
-    data = random_plain(10, 150, 200)
+def test_rows_with_too_few_candidates_are_left_out_and_groups_follow() -> None:
+    data = random_plain(30, 200, 330)
     rows = np.arange(10)
-    groups = np.repeat([0, 1], 5).astype(np.int8)
-    split = grouped_split(data, np.arange(10, 200), validation=rows, validation_groups=groups)
-    evaluation = evaluate_held_out(ranker_of(data), data, split, "validation")
-    assert evaluation.notes[0].startswith("new items are ranked among all items: fewer than 99 of ")
-    expected = evaluate_ranking(ranker_of(data), data, rows)
-    assert evaluation.metrics == expected.metrics
-    balanced = evaluation.balanced()
-    assert balanced["hr@10"] == pytest.approx(
-        np.mean([expected.queries["hr@10"][:5].mean(), expected.queries["hr@10"][5:].mean()])
-    )
+    train = np.arange(10, 330)
+    is_met = np.isin(data.item_numbers[rows], data.item_numbers[train])
+    split = grouped_split(data, train, validation=rows, validation_groups=(~is_met).astype(np.int8))
+    ranker = ranker_of(data)
+    met_items = np.unique(data.item_numbers[train])
+    for protocol in ("full", "sampled"):
+        evaluation = evaluate_held_out(ranker, data, split, "validation", protocol)
+        assert evaluation.notes == (f"{(~is_met).sum()} of 10 rows are left out: fewer than 100 candidates of their kind.",)
+        assert evaluation.rows.tolist() == rows[is_met].tolist()
+        assert {name: group["rows"] for name, group in evaluation.groups.items()} == {"warm-warm": is_met.sum()}
+    expected = evaluate_ranking(ranker, data, rows[is_met], candidates=met_items)
+    assert evaluate_held_out(ranker, data, split, "validation").queries["mrr"].tolist() == expected.queries["mrr"].tolist()
 
 
 def test_a_split_without_groups_is_evaluated_as_its_rows() -> None:
     data = random_plain(12, 40, 150)
     split, ranker = make_split(data), ranker_of(data)
-    for part, rows in (("test", split.test), ("validation", split.validation)):
-        evaluation = evaluate_held_out(ranker, data, split, part, cutoffs=(2,))
-        assert evaluation.metrics == evaluate_ranking(ranker, data, rows, cutoffs=(2,)).metrics
-        assert evaluation.balanced() == evaluation.metrics
+    evaluation = evaluate_held_out(ranker, data, split, "test", cutoffs=(2,))
+    assert evaluation.metrics == evaluate_ranking(ranker, data, split.test, cutoffs=(2,)).metrics
+    assert evaluation.balanced() == evaluation.metrics
+
+
+def test_lists_from_outside_are_ranked_in_the_sampled_protocols() -> None:
+    data = random_plain(12, 40, 150)
+    split, ranker = make_split(data), ranker_of(data)
+    lists = np.tile(np.array([3, 8, -1, 11], np.int32), (len(split.test), 1))
+    lists[:, 1] = data.item_numbers[split.test]  # a list may name its target
+    brought = replace(split, test_candidates=lists)
+    for protocol in ("sampled", "paper"):
+        evaluation = evaluate_held_out(ranker, data, brought, "test", protocol, cutoffs=(1,))
+        for index, row in enumerate(split.test):
+            user, target = int(data.user_numbers[row]), int(data.item_numbers[row])
+            others = [ranker._matrix[user, item] for item in (3, 11) if item != target]
+            ranks = places(ranker._matrix[user, [target]], np.array([others], np.float32))
+            expected = ranking_metrics(ranks if protocol == "sampled" else Places(ranks.better, 0 * ranks.tied), (1,))
+            assert evaluation.queries["mrr"][index] == expected["mrr"][0]
+    assert protocol_for(data) == protocol_for(data, brought) == "full"
+    assert protocol_for(data, replace(split, validation_candidates=lists)) == "sampled"
 
 
 def test_groups_have_their_means_and_sizes() -> None:
@@ -199,6 +219,23 @@ def test_groups_have_their_means_and_sizes() -> None:
     grouped = evaluation.by_group(("a", "b", "empty"), np.array([0, 1, 1, 1], np.int8))
     assert grouped.groups == {"a": {"rows": 1.0, "hr@1": 1.0}, "b": {"rows": 3.0, "hr@1": pytest.approx(1 / 3)}}
     assert grouped.balanced() == {"hr@1": pytest.approx(2 / 3)}
+
+
+def test_a_sample_of_users_has_the_values_that_all_have_and_errors() -> None:
+    data = random_plain(40, 200, 600)
+    split, ranker = make_split(data, "random", seed=0), ranker_of(data)
+    everybody = evaluate_held_out(ranker, data, split, "test")
+    some = evaluate_held_out(ranker, data, split, "test", users=10, seed=3)
+    assert len(np.unique(some.users)) == 10
+    is_chosen = np.isin(everybody.rows, some.rows)
+    assert some.queries["mrr"].tolist() == everybody.queries["mrr"][is_chosen].tolist()
+    assert "a sample of 10 of" in some.notes[0]
+    assert some.users.tolist() == data.user_numbers[some.rows].tolist()
+    assert set(some.errors) == set(some.queries)
+    low, high = some.intervals["hr@10"]
+    assert low < some.metrics["hr@10"] < high
+    assert high - low == pytest.approx(2 * 1.96 * some.errors["hr@10"], rel=1e-3)
+    assert some.errors["hr@10"] > everybody.errors["hr@10"]
 
 
 def test_small_catalogues_choose_by_the_full_protocol() -> None:
@@ -216,6 +253,12 @@ def test_predictions_are_clipped_and_measured() -> None:
         np.array([2.0, 0.5, 1.0], np.float32), np.array([1.0, -1.0, -1.0], np.float32), (-1.0, 1.0), implicit=True
     )
     assert implicit.metrics["auc"] == 1.0
+    errors = evaluate_labels(predicted, labels, (1.0, 5.0), implicit=False, users=np.array([0, 1, 2], np.int32)).errors
+    error_of_squares = np.array([0.0, 1.0, 0.0]).std(ddof=1) / 3**0.5
+    assert errors == {
+        "rmse": pytest.approx(error_of_squares / (2 * (1 / 3) ** 0.5)),
+        "mae": pytest.approx(error_of_squares),
+    }
     assert set(implicit.metrics) == {"rmse", "mae", "auc", "log_loss"}
     with pytest.raises(DataError, match="NaN"):
         evaluate_labels(np.array([np.nan], np.float32), labels[:1], (1.0, 5.0), implicit=False)

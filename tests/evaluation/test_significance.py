@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from scipy.special import stdtr
 
 from gmlfm.errors import DataError
-from gmlfm.evaluation.significance import bootstrap_interval, compare, paired_t_test, wilcoxon
+from gmlfm.evaluation.significance import (
+    bootstrap_interval,
+    compare,
+    error_over_users,
+    normal_interval,
+    paired_t_test,
+    wilcoxon,
+)
 
 
 def slow_t_test(differences: np.ndarray) -> float:
@@ -80,3 +87,22 @@ def test_a_comparison_of_two_runs() -> None:
     assert compare(values, values).t_test == 1.0
     with pytest.raises(DataError, match="400 results cannot be paired with 399"):
         compare(values, values[1:])
+
+
+def test_the_error_over_users_is_that_of_resampled_users() -> None:
+    """Users with one to nine queries that are alike within a user: queries taken as independent would give too small an error."""
+    rng = np.random.default_rng(0)
+    users = np.repeat(np.arange(300), rng.integers(1, 10, 300))
+    values = rng.normal(size=300)[users] + 0.3 * rng.normal(size=len(users))
+    by_user = [values[users == user] for user in range(300)]
+    means = [np.concatenate([by_user[user] for user in rng.integers(0, 300, 300)]).mean() for _ in range(2000)]
+    assert error_over_users(values, users) == pytest.approx(np.std(means), rel=0.1)
+    assert error_over_users(values, users) > 1.5 * values.std() / math.sqrt(len(values))
+
+
+def test_the_error_of_a_query_a_user_is_the_usual_one() -> None:
+    values = np.random.default_rng(1).random(50)
+    assert error_over_users(values, np.arange(50)[::-1]) == pytest.approx(values.std(ddof=1) / math.sqrt(50))
+    assert error_over_users(values, np.zeros(50, int)) == 0.0
+    low, high = normal_interval(0.5, 0.1)
+    assert (low, high) == (pytest.approx(0.5 - 0.196, abs=1e-4), pytest.approx(0.5 + 0.196, abs=1e-4))

@@ -80,6 +80,19 @@ def test_groups_are_averaged_in_validation(data: Dataset) -> None:
     assert run.validation_protocol == f"full, mean of {n_groups} groups"
 
 
+@pytest.mark.parametrize("task", ["topn", "implicit"])
+def test_as_published_every_id_has_a_row_and_no_row_is_for_negatives_only(small_market: Path, task: str) -> None:
+    market = load_dataset(small_market)
+    for preset in (None, "paper"):
+        inputs = plan(market, task, "auto", preset).selection_inputs()
+        batches = inputs.batches()
+        item_ids = np.concatenate([batch.item_ids[..., 0].ravel() for batch in batches.epoch(0)])
+        # Where items sell once, implicit negatives are items of their own part, which all have a positive.
+        assert (batches.ids.negative_only_row in item_ids) == (preset is None and task == "topn")
+        n_rows = {code.part: code.n_values for code in inputs.layout.fields if code.kind == "id"}
+        assert (n_rows == {"user": len(market.users), "item": len(market.items)}) == (preset == "paper")
+
+
 def test_the_published_procedure_chooses_on_the_test_part(small_market: Path) -> None:
     market = load_dataset(small_market)
     run = fit(market, Settings.make("fm", "topn", QUICK, "paper"))

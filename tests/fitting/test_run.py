@@ -169,7 +169,7 @@ def support(recommender: Recommender) -> dict[str, list[tuple[str, float]]]:
 def test_after_forgetting_the_others_are_adapted_on_the_same_ratings(
     data: Dataset, split: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    settings = {"k": 2, "epochs": 1, "inner": 1, "layers": 1}
+    settings = {"k": 4, "epochs": 1, "inner": 1, "layers": 1}
     recommender = Recommender("mamo", "rating", **settings).fit(data, split, split_options=options, refit="all")
     before = support(recommender)
     assert sum(len(ratings) for ratings in before.values()) == data.n_interactions

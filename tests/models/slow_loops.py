@@ -40,6 +40,7 @@ def rows_and_batch(width: int, seed: int = 0) -> tuple[Tensor, Attributes, Attri
     item_side = np.stack([rng.integers(13, 18, (B, G)), rng.integers(20, 23, (B, G)), np.zeros((B, G))], axis=2).astype(int)
     item_side[0, :, 2] = 18  # some sets have a second member, the unknown one; the others are padded
     x_user, x_item = rng.uniform(0.5, 1.5, user_side.shape), rng.uniform(0.5, 1.5, item_side.shape) * (item_side > 0)
+    x_item[1, 0, 1] = 0.0  # an attribute all the same, no padding
     fields = LAYOUT.field_of_row()
 
     def attributes(ids: Any, x: Any) -> Attributes:
@@ -56,7 +57,7 @@ def joined_row(user_side: Attributes, item_side: Attributes, b: int, g: int) -> 
         *zip(user_side.ids[b].tolist(), user_side.x[b].tolist(), user_side.fields[b].tolist(), strict=True),
         *zip(item_side.ids[b, g].tolist(), item_side.x[b, g].tolist(), item_side.fields[b, g].tolist(), strict=True),
     ]
-    return [attribute for attribute in both if attribute[1] != 0]
+    return [attribute for attribute in both if attribute[0] != 0]
 
 
 def check(model: GradientModel, slow: Callable[[Tensor, Row], Tensor], width: int) -> None:

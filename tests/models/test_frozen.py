@@ -38,10 +38,9 @@ def built(name: str) -> GradientModel:
 
 
 def batch_of(model: GradientModel, times: int = 1) -> tuple[Tensor, Attributes, Attributes]:
-    """A table, users and each user's items several times over; ids have x = 1, as they always do."""
+    """A table, users and each user's items several times over."""
     table, users, items = rows_and_batch(model.row_width)
     assert items.fields is not None
-    users.x[..., 0] = items.x[..., 0] = 1.0
     return table, users, Attributes(*(tensor.repeat(1, times, 1) for tensor in (items.ids, items.x, items.fields)))
 
 

@@ -13,7 +13,9 @@ from gmlfm.models.base import FitReport, Inputs, ItemSide, UserSide
 from gmlfm.models.deepfm import DeepFM
 from gmlfm.models.fm import FM
 from gmlfm.models.gradient import Attributes, GradientModel, gather
-from tests.models.slow_loops import LAYOUT, K, attribute_inputs
+from gmlfm.models.registry import MODELS
+from gmlfm.training.settings import Settings
+from tests.models.slow_loops import LAYOUT, K, attribute_inputs, rows_and_batch
 
 ITEMS = np.arange(5, dtype=np.int32)
 
@@ -55,6 +57,31 @@ def test_the_distinct_rows_of_all_sides_are_gathered_in_order() -> None:
     assert left_places.x is left.x
     assert left_places.fields is fields
     assert right_places.fields is None
+
+
+def test_padding_is_known_by_its_id_when_rows_are_numbered_anew() -> None:
+    side = Attributes(torch.tensor([[7, 3, 0]]), torch.tensor([[1.0, 0.0, 0.0]]))
+    _, (places,) = gather(side)
+    assert side.is_present.tolist() == places.is_present.tolist() == [[True, True, False]]
+    _, (places,) = gather(Attributes(torch.tensor([[7, 3]]), torch.tensor([[1.0, 0.0]])))
+    assert places.ids.tolist() == [[1, 0]]
+    assert places.is_present.all()
+
+
+@pytest.mark.parametrize("name", [name for name, info in MODELS.items() if issubclass(info.cls, GradientModel)])
+def test_scores_of_every_model_are_continuous_at_x_0(name: str) -> None:
+    task = "topn" if "topn" in MODELS[name].tasks else "rating"
+    model: Any = Settings.make(name, task, {"k": K}).build(LAYOUT).double().eval()
+    if model.inputs.graph:
+        model.set_graph(np.array([3, 3, 4, 5]), np.array([13, 14, 14, 15]))
+    rows, user_side, item_side = rows_and_batch(model.row_width)
+    scores = []
+    for x in (0.0, 1e-9, -1e-9):
+        user_side.x[:, 1] = item_side.x[:, 0, 1] = x
+        scores.append(model.scores(model.transform_rows(rows), user_side, item_side))
+    assert float(scores[0].detach().std()) > 1e-3
+    torch.testing.assert_close(scores[1], scores[0], rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(scores[2], scores[0], rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("n", [2, 40])

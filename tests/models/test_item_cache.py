@@ -8,8 +8,11 @@ import pytest
 import torch
 
 from gmlfm import Dataset, Recommender
+from gmlfm.models import item_cache
+from gmlfm.models.fm import FM
 from gmlfm.models.gradient import GradientModel
 from gmlfm.models.pairwise import PairwiseModel
+from gmlfm.models.popularity import Popularity
 from gmlfm.models.scoring import RowScorer
 from gmlfm.retrieval import best_items
 from tests.contracts.checkerboard import checkerboard
@@ -89,3 +92,31 @@ def many_items(n: int) -> Dataset:
     fields = {f"f{number}": rng.integers(0, 20, n).astype(str) for number in range(5)}
     bought = {"user": rng.integers(0, 50, n).astype(str), "item": names}
     return Dataset.from_tables(pl.DataFrame(bought), items=pl.DataFrame({"item": names, **fields}))
+
+
+@pytest.mark.parametrize("model", ["fm", "gml-fm", "nfm", "mf"])
+@pytest.mark.parametrize("n_users", [2, 9])
+def test_scores_are_the_same_in_memory_that_is_given(
+    board: Dataset, model: str, n_users: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All items, most of them and a few, in tiles of a few columns."""
+    monkeypatch.setattr(item_cache, "_NUMBERS_PER_TILE", 5 * n_users)
+    run = Recommender(model, **QUICK).fit(board).fitted
+    side = run.ranker.user_side(np.arange(n_users))
+    assert isinstance(run.model, GradientModel)
+    for items in (np.arange(len(board.items)), np.arange(1, len(board.items)), np.array([3, 4, 11])):
+        out = np.full((n_users, len(items)), np.nan, np.float32)
+        assert run.model.score_all(side, items.astype(np.int32), out) is out
+        np.testing.assert_allclose(
+            out, run.model.score_pairs(side, np.tile(items, (n_users, 1)).astype(np.int32)), rtol=1e-4, atol=1e-5
+        )
+
+
+def test_a_model_that_ranks_in_its_own_way_is_not_asked_by_threads() -> None:
+    class Own(FM):
+        def score_all(self, users: Any, items: Any) -> Any:  # type: ignore[override]
+            raise NotImplementedError
+
+    assert FM.scores_in_threads
+    assert not Own.scores_in_threads
+    assert not Popularity.scores_in_threads

@@ -11,7 +11,7 @@ from tests.models.slow_loops import K, Row, check, linear
 
 
 def test_it_pools_all_pairs_before_its_layers() -> None:
-    model = NFM(K, hidden="4,2", dropout=0.5)
+    model = NFM(K, hidden="4,2", dropout=0.5, norm=True)
     norm = model.pooled[0]
     norm.running_mean.uniform_(-1, 1)
     norm.running_var.uniform_(0.5, 2)

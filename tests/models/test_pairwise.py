@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from torch import Tensor, nn
@@ -14,6 +16,7 @@ from gmlfm.data.attributes import AttributeTable
 from gmlfm.errors import OptionError
 from gmlfm.models.base import ItemSide, UserSide
 from gmlfm.models.fm import FM
+from gmlfm.models.mf import MF
 from gmlfm.models.pairwise import PairwiseModel
 from gmlfm.models.scoring import RowScorer
 from tests.models.slow_loops import LAYOUT, attribute_inputs
@@ -83,10 +86,10 @@ def slow_score(model: Any, user: int, item: int) -> float:
         (int(row), float(x))
         for table, number in ((encoded.user, user), (encoded.item, item))
         for row, x in zip(table.ids[number], table.values[number], strict=True)
-        if x != 0
+        if row != 0
     ]
     if model.ids_only:
-        attributes = [attributes[0], next((row, x) for row, x in attributes if row >= 11)]
+        attributes = [(attributes[0][0], 1.0), next((row, 1.0) for row, _ in attributes if row >= 11)]
     rows = model.transform_rows(model.table.double())
     with torch.no_grad():
         total = float(model.global_term()) + sum(float(model.linear(rows[i : i + 1])[0]) * x for i, x in attributes)
@@ -114,6 +117,36 @@ def test_pairs_score_as_the_whole_catalogue_does(cls: type[PairwiseModel], few_r
         pairs = np.tile(pairs, (1, 20))
     expected = np.take_along_axis(model.score_all(users(), ITEMS), pairs, axis=1)
     np.testing.assert_allclose(model.score_pairs(users(), pairs), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("cls", [IdsOnly, MF])
+def test_of_ids_alone_x_does_not_count_in_any_form(cls: type[PairwiseModel]) -> None:
+    model, inputs = attached(cls), attribute_inputs()
+    expected = model.score_all(users(), ITEMS)
+    x_of_users, x_of_items = np.array([[0.0], [0.5], [-1.0], [2.0]]), np.array([[0.0], [3.0], [0.1], [-2.0], [0.0]])
+    user, item = inputs.encoded.user, inputs.encoded.item
+    model.attach(replace(inputs, encoded=replace(inputs.encoded, item=_scaled(item, x_of_items))))
+    asking = UserSide(np.arange(4, dtype=np.int32), _scaled(user, x_of_users))
+    np.testing.assert_allclose(model.score_all(asking, ITEMS), expected, rtol=1e-6)
+    np.testing.assert_allclose(model.score_pairs(asking, np.tile(ITEMS, (4, 1))), expected, rtol=1e-5, atol=1e-6)
+    terms = model.explain(asking.slice(0, 1), 0)
+    assert terms.x.tolist() == [1.0, 1.0]
+    assert terms.constant + terms.linear.sum() + terms.weight[0, 1] == pytest.approx(expected[0, 0], rel=1e-5)
+
+
+def _scaled(table: AttributeTable, x: npt.NDArray[Any]) -> AttributeTable:
+    """With x of the ids."""
+    return AttributeTable(table.ids, np.concatenate([x, table.values[:, 1:]], axis=1).astype(np.float32))
+
+
+def test_a_reason_names_an_attribute_of_x_0_and_no_padding() -> None:
+    model, inputs = attached(Arrow), attribute_inputs()
+    item = AttributeTable(inputs.encoded.item.ids, inputs.encoded.item.values.copy())
+    item.values[0, 1] = 0.0
+    model.attach(replace(inputs, encoded=replace(inputs.encoded, item=item)))
+    terms = model.explain(users().slice(0, 1), 0)
+    assert terms.ids.tolist() == [3, 9, 13, 20]
+    assert terms.x.tolist() == [1.0, 1.0, 1.0, 0.0]
 
 
 def test_a_model_that_does_not_decompose_ranks_by_tables_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:

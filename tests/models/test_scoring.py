@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -15,7 +16,7 @@ from gmlfm.data.attributes import AttributeTable, FieldCode
 from gmlfm.errors import DataError
 from gmlfm.fitting import FittedRun
 from gmlfm.models.base import Layout, UserSide
-from gmlfm.models.gradient import GradientModel
+from gmlfm.models.gradient import Attributes, GradientModel
 from gmlfm.models.pairwise import PairwiseModel
 from gmlfm.models.registry import MODELS
 from gmlfm.models.scoring import RowScorer
@@ -74,6 +75,40 @@ def test_tables_and_vectors_give_what_pairs_give(
     check_against_pairs(
         run, USERS, board.seen_items, np.arange(len(board.items), dtype=np.int32), np.array([7, 3, 41], np.int32)
     )
+
+
+@pytest.mark.parametrize("form", ["table", "vectors", "pairs"])
+@pytest.mark.parametrize("name", ["gml-fm-md", "gml-fm-dnn", "transfm"])
+def test_near_points_far_from_the_origin_keep_their_digits(
+    board: Dataset, fitted: Fit, name: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each form of the scores in float32 against pairs in float64, where squared lengths are some 1e6 times the distances."""
+    run = fitted(name)
+    model = copy.deepcopy(run.model)
+    assert isinstance(model, PairwiseModel)
+    model.table = model.table.clone()
+    model.table[:, 0] = 0.0
+    if name == "gml-fm-dnn":
+        with torch.no_grad():
+            model.transform.layers[0].bias += 3.0  # type: ignore[union-attr, index, operator]
+    else:
+        model.table[1:, 1:9] += 300.0
+    monkeypatch.setattr(RowScorer, "_tables_are_cheaper", lambda self, model, user_width: form == "table")
+    scorer = RowScorer(model, model.table, run.encoded.item, None, (0.0, 1.0))
+    side, items = run.ranker.user_side(USERS), board.seen_items
+    every_item = np.tile(items, (len(USERS), 1))
+    scores = scorer.score_pairs(side, every_item) if form == "pairs" else scorer.score_all(side, items)
+    double = copy.deepcopy(model).double()
+    rows = double.transform_rows(model.table.double())
+    item = run.encoded.item
+    user_x, item_x = (torch.from_numpy(x.copy()).double() for x in (side.attributes.values, item.values[every_item]))
+    exact = double.scores(
+        rows,
+        Attributes(torch.from_numpy(side.attributes.ids.astype(np.int64)), user_x),
+        Attributes(torch.from_numpy(item.ids[every_item].astype(np.int64)), item_x),
+    )
+    difference = torch.from_numpy(scores).double() - exact.detach()
+    assert float((difference - difference.mean()).abs().max() / exact.detach().std()) < 1e-3
 
 
 @pytest.mark.parametrize("distance", ["manhattan", "euclidean", "chebyshev", "minkowski", "cosine"])

@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from gmlfm import Recommender
+from gmlfm import Dataset, Recommender
 from gmlfm.errors import DataError, GmlfmError, OptionError
 from gmlfm.recommender.candidates import as_ids
 
@@ -90,3 +90,40 @@ def test_a_filter_takes_single_values(trained: Recommender) -> None:
         trained.recommend(["u1"], filter="tags = 'x'")
     with pytest.raises(OptionError, match="filter is 3; expected a condition"):
         trained.recommend(["u1"], filter=3)  # type: ignore[arg-type]
+
+
+def single_units(n_sold: int, n_unsold: int) -> Recommender:
+    """Popularity over items s0, s1, ... that were sold once, e0 and e1 that sold three times, and u0, u1, ... without a sale."""
+    items = [f"s{n}" for n in range(n_sold)] + ["e0", "e1"] * 3
+    rows = {"user": [f"b{n % 7}" for n in range(len(items))], "item": items}
+    catalogue = [*(f"s{n}" for n in range(n_sold)), "e0", "e1", *(f"u{n}" for n in range(n_unsold))]
+    schema = {
+        "interactions": {"user": "user", "item": "item", "repeats": "keep"},
+        "items": {"id": "item", "sells_once": True, "fields": {"colour": "category"}},
+    }
+    table = pl.DataFrame({"item": catalogue, "colour": ["red"] * len(catalogue)})
+    data = Dataset.from_tables(pl.DataFrame(rows), items=table, schema=schema)
+    return Recommender("fm", k=2, epochs=1, threads=1).fit(data, "none")
+
+
+def test_what_sells_once_is_recommended_until_it_is_sold() -> None:
+    recommender = single_units(20, 4)
+    everything = {"e0", "e1", *(f"u{n}" for n in range(4))}
+    assert set(recommender.recommend(["nobody"], 6)["item"]) == everything
+    assert set(recommender.recommend_for({}, n=6)["item"]) == everything
+    recommender.mark_sold(["u2"])
+    recommender.mark_back(["s3"])  # somebody brought it back
+    assert set(recommender.recommend(["nobody"], 6)["item"]) == (everything - {"u2"}) | {"s3"}
+    recommender.mark_sold(["s3"])
+    assert set(recommender.recommend(["nobody"], 5)["item"]) == everything - {"u2"}
+    assert len(recommender.recommend(["nobody"], 24, candidates="catalogue")) == 24
+    assert set(recommender.recommend(["nobody"], 2, available=["s1", "s2"])["item"]) == {"s1", "s2"}
+
+
+def test_where_everything_is_sold_sold_items_are_recommended_and_a_warning_says_so() -> None:
+    recommender = single_units(20, 0)
+    with pytest.warns(UserWarning, match=r"every item that sells once is sold, .*gmlfm add-items\) brings new ones") as caught:
+        assert recommender.recommend(["nobody"], 22).height == 22
+    assert caught[0].filename == __file__
+    recommender.add_items(pl.DataFrame({"item": ["n0"], "colour": ["red"]}))
+    assert set(recommender.recommend(["nobody"], 3)["item"]) == {"e0", "e1", "n0"}

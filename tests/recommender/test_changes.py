@@ -278,6 +278,25 @@ def test_forgetting_keeps_what_was_learned_from_the_test_rows(board: Dataset) ->
     assert np.abs(before - fresh).max() > 1e-4
 
 
+def test_a_forgotten_users_candidate_lists_are_forgotten_too(board: Dataset, tmp_path: Path) -> None:
+    pairs = {"user": ["u1", "u17", "u2"], "item": [_last_item(board, user) for user in ("u1", "u17", "u2")]}
+    lists = pl.DataFrame({**pairs, "candidate": ["i40", "i41", "i40"]})
+    files = {"test": pl.DataFrame(pairs), "test_candidates": lists}
+    recommender = Recommender("popularity").fit(board, "files", split_options=files, out=tmp_path / "run")
+    recommender.forget("u17")
+    for run in (recommender.fitted, Recommender.load(tmp_path / "run").fitted):
+        owners = run.data.users.ids.gather(run.data.user_numbers[run.split.test]).to_list()
+        assert owners == ["u1", "u2"]
+        assert run.split.test_candidates is not None
+        assert run.data.items.ids.gather(run.split.test_candidates[:, 0]).to_list() == ["i40", "i40"]
+
+
+def _last_item(data: Dataset, user: str) -> str:
+    number = data.users.ids.to_list().index(user)
+    rows = data.positive_rows[data.user_numbers[data.positive_rows] == number]
+    return str(data.items.ids[int(data.item_numbers[rows[-1]])])
+
+
 def test_a_run_of_drawn_instances_cannot_forget(board: Dataset) -> None:
     recommender = Recommender("mf", "implicit", k=4, epochs=1, threads=1).fit(board)
     with pytest.raises(OptionError, match="draws its instances from all users again; train it anew"):

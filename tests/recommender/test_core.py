@@ -135,7 +135,7 @@ def test_an_item_without_a_positive_never_trains_the_unknown_row() -> None:
     """Drawn as a negative it updates its attributes alone (checked without cold start, so that nothing else moves the row)."""
     table = pl.DataFrame({"u": ["a", "a", "b", "b", "b"], "i": ["w", "x", "w", "y", "z"]})
     data = Dataset.from_tables(table, schema={"interactions": {"user": "u", "item": "i"}})
-    recommender = Recommender(**{**QUICK, "cold_start_rate": 0.0, "epochs": 5}).fit(data)
+    recommender = Recommender(**{**QUICK, "cold_start_rate": 0.0, "epochs": 5}).fit(data, "leave-one-out")
     unknown = recommender.fitted.encoder.part("item")[0].unknown_row
     assert (recommender.fitted.encoded.item.ids[:, 0] == unknown).sum() == 2
     assert (recommender.fitted.model.state_dict()["table"][unknown] == _initial_rows(recommender)[unknown]).all()
@@ -218,7 +218,7 @@ def test_divergence_after_a_good_epoch_keeps_that_epoch(
         return run_epoch(self, observer)
 
     monkeypatch.setattr(RowTrainer, "run_epoch", diverging)
-    with pytest.raises(DivergedError, match="the weights of epoch 1 are kept; lower lr"):
+    with pytest.raises(DivergedError, match="the weights of epoch 1 are kept: the loss became nan in epoch 2; lower lr"):
         Recommender(**THREE).fit(board, out=tmp_path / "r")
     assert Recommender.load(tmp_path / "r").recommend(["u1"], 5).equals(plain.recommend(["u1"], 5))
 

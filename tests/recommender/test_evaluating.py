@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from gmlfm import Dataset, Recommender, load_dataset, make_split
 from gmlfm.errors import DataError, OptionError
 from gmlfm.evaluation import metrics as evaluation_metrics
 from gmlfm.evaluation.protocols import evaluate_held_out
+from gmlfm.recommender.evaluating import baseline_name, evaluate_part
 from tests.recommender.conftest import QUICK
+from tests.training.sampling.test_instances import single_sales
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +108,7 @@ def test_newcomers_are_a_group_of_their_own(market: Dataset) -> None:
     recommender = Recommender(**{**QUICK, "epochs": 2}).fit(market, split="newcomers")
     evaluation = recommender.evaluate(protocol="sampled")
     assert set(evaluation.groups) <= {"warm-warm", "warm-new", "new-warm", "new-new"}
-    assert len(evaluation.groups) > 2
+    assert len(evaluation.groups) >= 2
     sizes = np.array([group["rows"] for group in evaluation.groups.values()])
     means = np.array([group["hr@10"] for group in evaluation.groups.values()])
     assert sizes.sum() == len(evaluation.rows)
@@ -129,4 +132,100 @@ def test_items_never_met_are_ranked_among_such_items(market: Dataset) -> None:
     assert groups
     for group in groups:
         assert evaluation.groups[group]["hr@10"] == pytest.approx(0.10)
-    assert len(evaluation.queries["hr@10"]) == len(split.test)
+    assert len(evaluation.queries["hr@10"]) == len(evaluation.rows) > 0.9 * len(split.test)
+
+
+def test_as_published_the_evaluation_says_what_a_sale_in_training_says_alone() -> None:
+    data = single_sales(600)
+    for preset in (None, "paper"):
+        recommender = Recommender("fm", task="implicit", preset=preset, k=2, epochs=1, threads=1).fit(data)
+        notes = recommender.evaluate().notes
+        assert notes == recommender.fitted.split.notes
+        assert len(notes) == (preset == "paper")
+
+
+def test_rows_that_were_learned_from_are_refused(board: Dataset, market: Dataset) -> None:
+    """Of the test part after refit="all", of the validation part after any refit and in the published procedure."""
+    everything = Recommender("popularity").fit(board, refit="all")
+    with pytest.raises(OptionError, match=r"learned from its test rows \(refit on all rows\), .* train without refit=\"all\""):
+        everything.evaluate()
+    with pytest.raises(OptionError, match=r"learned from its validation rows \(refit on all rows\)"):
+        everything.evaluate(part="validation")
+    refitted = Recommender("popularity").fit(board, refit=True)
+    assert refitted.evaluate().metrics["hr@10"] >= 0
+    with pytest.raises(
+        OptionError, match=r"learned from its validation rows \(refit on train \+ validation\), .* evaluate its test part"
+    ):
+        refitted.evaluate(part="validation")
+    published = Recommender("mf", preset="paper", k=2, epochs=1, threads=1).fit(market)
+    with pytest.raises(OptionError, match=r"validation rows \(trained as published\), .* evaluate its test part"):
+        published.evaluate(part="validation")
+    rated = Recommender("fm", "rating", k=2, epochs=1, threads=1).fit(board, "random", refit="all")
+    with pytest.raises(OptionError, match="learned from its test rows"):
+        rated.evaluate()
+
+
+def test_other_data_are_ranked_among_the_items_of_the_run(board: Dataset) -> None:
+    """A few rows that name a few items: the others of the run's interactions are candidates all the same."""
+    recommender = Recommender("popularity").fit(board)
+    data, rows = recommender.fitted.data, recommender.fitted.split.test[:4]
+    users, items = data.users.ids.gather(data.user_numbers[rows]), data.items.ids.gather(data.item_numbers[rows])
+    fields = {"id": "item", "fields": {"colour": "category", "price": "number", "tags": {"kind": "set"}}}
+    schema = {
+        "interactions": {"user": "user", "item": "item"},
+        "users": {"id": "user", "fields": {"team": "category"}},
+        "items": fields,
+    }
+    sides = [
+        pl.DataFrame([side.ids.alias(name), *side.fields.iter_columns()]).filter(pl.col(name).is_in(ids.implode()))
+        for name, side, ids in (("user", data.users, users), ("item", data.items, items))
+    ]
+    few = Dataset.from_tables(pl.DataFrame({"user": users, "item": items}), *sides, schema=schema)
+    expected = recommender.evaluate().queries["mrr"][:4]
+    assert recommender.evaluate(few).queries["mrr"].tolist() == pytest.approx(expected.tolist())
+    stranger = sides[1].head(1).with_columns(pl.lit("new-item").alias("item"))
+    interactions = pl.DataFrame({"user": [*users, users[0]], "item": [*items, "new-item"]})
+    more = Dataset.from_tables(interactions, sides[0], pl.concat([sides[1], stranger]), schema=schema)
+    evaluation = recommender.evaluate(more, users=2)
+    assert len(np.unique(evaluation.users)) == 2
+    n_seen = len(data.seen_items)
+    n_left = n_seen - len(set(data.item_numbers[data.user_numbers == data.user_numbers[rows[0]]].tolist()))
+    last_rank = recommender.evaluate(more).queries["mrr"][-1]  # popularity knows nothing of it: behind all that were chosen
+    assert last_rank == pytest.approx(1 / (n_left + 1), rel=0.2)
+
+
+def test_other_data_of_a_market_are_ranked_among_what_was_not_learned(market: Dataset) -> None:
+    """The run's own test rows as other data, where things sell once: who knows only what was sold gains nothing."""
+    recommender = Recommender("popularity").fit(market, "random")
+    rows = recommender.fitted.split.test
+    other = replace(market, interactions=market.interactions[rows])
+    evaluation = recommender.evaluate(other, protocol="sampled")
+    is_single = market.single_unit_items[other.item_numbers]
+    assert np.isin(np.flatnonzero(is_single), evaluation.rows).all()
+    np.testing.assert_allclose(evaluation.queries["hr@10"][is_single[evaluation.rows]], 0.1)
+
+
+@pytest.mark.parametrize("protocol", ["full", "sampled"])
+def test_popularity_beside_the_model_is_a_run_of_popularity(market: Dataset, protocol: str) -> None:
+    for refit in (False, True):
+        run = Recommender("fm", k=2, epochs=1, threads=1).fit(market, refit=refit).fitted
+        baseline = evaluate_part(run, protocol, "test", 0, (5,), baseline=True)
+        expected = Recommender("popularity").fit(market, refit=refit).evaluate(protocol=protocol, cutoffs=(5,))
+        assert baseline.metrics == expected.metrics
+        assert baseline.candidates_hash == expected.candidates_hash
+    assert baseline_name(run) == "popularity"
+
+
+@pytest.mark.parametrize("task", ["rating", "implicit"])
+def test_the_training_mean_beside_predictions(board: Dataset, task: str) -> None:
+    run = Recommender("fm", task, k=2, epochs=1, threads=1).fit(board, "random").fitted
+    baseline = evaluate_part(run, "full", "test", 0, (10,), baseline=True)
+    labels = board.interactions["label"].to_numpy() if run.instances is None else run.instances.labels
+    mean = labels[run.split.train].mean()
+    expected = np.sqrt(np.mean((labels[run.split.test] - mean) ** 2))
+    assert baseline.metrics["rmse"] == pytest.approx(expected, rel=1e-5)
+    assert baseline_name(run) == "training mean"
+    some = evaluate_part(run, "full", "test", 0, (10,), users=3)
+    assert len(np.unique(some.users)) == 3
+    assert "a sample of 3 of" in some.notes[0]
+    assert set(some.errors) == {"rmse", "mae"}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gmlfm import Dataset, Recommender
@@ -50,3 +52,6 @@ def test_what_cannot_be_measured_is_one_sentence(board: Dataset, small_prepared:
     prepared = Recommender("fm", k=2, epochs=1, threads=1).fit(small_prepared).fitted
     with pytest.raises(OptionError, match="leave --retrain out, or train on the tables themselves"):
         field_importance(prepared, retrain=True, report=_silent)
+    from_files = replace(without_validation, split=replace(without_validation.split, name="files"))
+    with pytest.raises(OptionError, match="a run keeps the rows of a split from files, not the files"):
+        field_importance(from_files, retrain=True, report=_silent)

@@ -73,7 +73,7 @@ def test_ids_come_back_in_the_type_of_the_data(first_id: int | str, dtype: type[
 
 
 def test_a_user_who_cannot_be_of_the_datas_type_comes_back_as_text() -> None:
-    table = pl.DataFrame({"user": [1, 1, 1, 2, 2, 2] * 2, "item": [1, 2, 3, 4, 5, 6] * 2, "time": range(12)})
+    table = pl.DataFrame({"user": [1, 1, 1, 2, 2, 2, *[3] * 6], "item": [1, 2, 3, 4, 5, 6] * 2, "time": range(12)})
     schema = {"name": "n", "interactions": {"user": "user", "item": "item", "time": "time"}}
     recommender = Recommender("popularity").fit(Dataset.from_tables(table, schema=schema), split="none")
     users = [1] * 600 + ["a stranger"]  # more than one block of users

@@ -131,3 +131,30 @@ def test_directions_are_those_of_m(board: Dataset, explained: Recommender) -> No
     assert table.height == 10
     with pytest.raises(OptionError, match="gml-fm-md has"):
         explained.directions()
+
+
+@pytest.mark.parametrize("name", ["gml-fm-md", "transfm"])
+def test_distances_of_near_attributes_far_from_the_origin_are_right(name: str, board: Dataset) -> None:
+    """Both those of a reason and those between items: in float32, |a|^2 + |b|^2 - 2 a.b of these is noise."""
+    recommender = Recommender(name, **QUICK).fit(board)
+    model: Any = recommender.fitted.model
+    with torch.no_grad():
+        model.table[1:, 1:9] = 1000.0 + model.table[1:, 1:9] * 0.1
+        if name == "gml-fm-md":
+            model.transform.matrix.copy_(torch.eye(8))
+        else:
+            model.table[:, 9:] *= 0.1
+    model.load_state_dict({name: tensor.clone() for name, tensor in model.state_dict().items()})
+    terms = model.explain(known_users(recommender.fitted, np.array([3]), None), 7)
+    assert terms.distance is not None
+    table = model.table.double()[terms.ids]
+    start = table[:, 1:9] + (table[:, 9:] if name == "transfm" else 0.0)
+    exact = (start.unsqueeze(1) - table[:, 1:9]).square().sum(-1)
+    np.testing.assert_allclose(terms.distance, exact.numpy(), rtol=1e-4)
+    items, number = recommender.fitted.encoded.item, int(recommender.fitted.encoder.item_numbers(["i4"])[0])
+    x = torch.from_numpy(items.values.copy()).double().abs().unsqueeze(-1)
+    points = (model.table.double()[:, 1:9][items.ids.astype(np.int64)] * x).sum(1) / x.sum(1)
+    distances = (points - points[number]).norm(dim=1)
+    near = recommender.similar_items("i4", 10)
+    chosen = recommender.fitted.encoder.item_numbers(near["item"].to_list())
+    np.testing.assert_allclose(near["distance"], distances[chosen.astype(np.int64)], rtol=1e-2, atol=2e-4)

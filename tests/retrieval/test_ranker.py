@@ -65,3 +65,23 @@ def test_users_of_other_data_go_by_the_numbers_of_training(ranker: ModelRanker) 
     other.score_all(np.array([0, 1, 2], np.int32), np.array([0], np.int32))
     assert last_users(other).numbers.tolist() == [7, -1, 4]
     assert last_users(other).attributes.ids.tolist() == [[1], [2], [3]]
+
+
+def test_scores_are_written_where_they_are_asked_for() -> None:
+    class Writing(Recorder):
+        scores_in_threads = True
+
+        def score_all(self, users: UserSide, items: Ints, out: Floats | None = None) -> Floats:
+            scores = super().score_all(users, items)
+            if out is None:
+                return scores
+            out[:] = scores
+            return out
+
+    model: Any = Writing()
+    ranker = ModelRanker(model, Encoded(table([[1], [2], [3]]), table([[50], [51], [52], [53]]), table([[10]])))
+    users, items, rows = np.array([2, 0], np.int32), np.array([5, 7], np.int32), np.array([3, 1])
+    out = np.empty((2, 2), np.float32)
+    assert ranker.scores_in_threads
+    assert ranker.score_into(users, items, rows, out) is out
+    np.testing.assert_array_equal(out, ranker.score_all(users, items, rows))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gmlfm.training.best import BestWeights
+from gmlfm.training.best import BestWeights, are_finite
 
 
 @pytest.mark.parametrize("largest", [2**28, 0])
@@ -25,3 +25,18 @@ def test_the_best_come_back_from_memory_and_from_disk(largest: int, monkeypatch:
     loaded = BestWeights()
     loaded.load(best.tensors())
     assert all(torch.equal(tensor, expected[name]) for name, tensor in loaded.tensors().items())
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("name", ["table", "dense.weight"])
+def test_a_number_that_is_none_is_seen_wherever_it_is(bad: float, name: str) -> None:
+    weights = {
+        "table": torch.full((50, 3), 3e38),  # their sum is infinite, they are not
+        "dense.weight": torch.ones(7, requires_grad=True),
+        "dense.edges": torch.zeros(2, 4, dtype=torch.int32),
+        "dense.empty": torch.zeros(0),
+    }
+    assert are_finite(weights)
+    with torch.no_grad():
+        weights[name].view(-1)[4] = bad
+    assert not are_finite(weights)

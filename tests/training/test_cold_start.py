@@ -7,20 +7,24 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
+from gmlfm import Dataset
+from gmlfm.fitting import Refit
 from gmlfm.fitting.memory import MemoryPlan
 from gmlfm.models import frozen
 from gmlfm.models.gradient import Attributes, GradientModel
 from gmlfm.training import cold_start
-from gmlfm.training.cold_start import ColdStartTrainer, fit_unknown_user
+from gmlfm.training.cold_start import ColdStartTrainer, fit_unknown_user, move_unknown_item
 from gmlfm.training.engines.device_batch import DeviceBatch
 from gmlfm.training.objectives import OBJECTIVES
 from gmlfm.training.row_trainer import RowTrainer
 from gmlfm.training.sampling.batches import RankingBatches
 from gmlfm.training.sampling.cold_start import ColdStartSampler, Grid
 from gmlfm.training.sampling.groups import Batch
+from gmlfm.training.sampling.new_items import NewItems
 from gmlfm.training.settings import Settings
 from tests.contracts.checkerboard import checkerboard
 
@@ -224,20 +228,88 @@ def test_a_row_that_becomes_no_number_stays_as_it_was() -> None:
     assert table[row].equal(before)
 
 
-def test_where_what_is_chosen_is_new_the_unknown_stands_higher() -> None:
-    teacher, student = torch.linspace(-1, -0.8, 12).view(1, 3, 4), torch.full((1, 3, 4), -0.9)
-    as_known, higher = (cold_start._targets(teacher, student, level) for level in (float("-inf"), 0.2))
-    assert as_known.mean().item() == pytest.approx(teacher.mean(1).median().item())
-    assert higher.mean().item() == pytest.approx(0.2)
-    assert cold_start._level(3.0, "squared") == pytest.approx(0.5)  # three of four are chosen: 2 * 3 / 4 - 1
-    assert cold_start._level(3.0, "logistic") == pytest.approx(np.log(3))
-    assert cold_start._level(None, "squared") == cold_start._level(3.0, "bpr") == float("-inf")
+def test_tastes_are_taught_at_the_median_items_height_unless_the_level_is_set_otherwise() -> None:
+    teacher, student = torch.linspace(-1, -0.8, 12).view(1, 3, 4), torch.full((1, 3, 4), -0.5)
+    at_median, as_high = (cold_start._targets(teacher, student, keeps_level) for keeps_level in (False, True))
+    assert at_median.mean().item() == pytest.approx(teacher.mean(1).median().item())
+    assert as_high.mean().item() == pytest.approx(-0.5)
+    torch.testing.assert_close(at_median - at_median.mean(), as_high - as_high.mean())
 
 
-def test_odds_of_the_new_are_by_what_was_chosen_once() -> None:
-    begun = Begun(negatives=3)
-    sampler, data, train = begun.sampler(), begun.plan.data, begun.plan.split.train
-    counts = np.bincount(data.item_numbers[train], minlength=len(data.items))[data.seen_items]
-    first_choices = (counts == 1).sum() / len(train)
-    assert sampler.ids.first_choices == pytest.approx(first_choices)
-    assert sampler.odds == pytest.approx(first_choices / (3 * (counts == 0).mean()))
+@pytest.mark.parametrize("name", ["gml-fm", "fm", "mf", "transfm", "ngcf", "deepfm"])
+@pytest.mark.parametrize("by", [0.4, -0.3])
+def test_the_unknown_item_is_moved_and_nothing_else(name: str, by: float) -> None:
+    begun = Begun(name, v_scale=None)
+    model, table = begun.model, begun.table
+    model.eval()
+    batch, _ = begun.sampler().draw_rankings()
+    batch.item_ids[..., 0] = begun.batches.ids.unknown_item
+    users = Attributes(torch.from_numpy(batch.user_ids).long(), torch.from_numpy(batch.user_x))
+    items = Attributes(torch.from_numpy(batch.item_ids).long(), torch.from_numpy(batch.item_x))
+    users, items = (
+        replace(side, fields=begun.fields(side.ids)) if begun.model.needs_fields else side for side in (users, items)
+    )
+    before, mean = table.clone(), float(frozen.frozen_scores(model, table, users, items).mean())
+    move_unknown_item(model, table, users, items, by)
+    tolerance = 0.1 if name == "ngcf" else 0.005  # its slope changes where an activation does
+    assert float(frozen.frozen_scores(model, table, users, items).mean()) == pytest.approx(mean + by, abs=tolerance)
+    moved = (table != before).any(1).nonzero().flatten().tolist()
+    assert moved == [begun.batches.ids.unknown_item]
+
+
+LOSSES = [("fm", "squared"), ("fm", "logistic"), ("fm", "softmax"), ("gml-fm", "squared")]
+
+
+@pytest.mark.parametrize(("model", "loss"), LOSSES)
+def test_after_an_epoch_unknown_items_have_the_places_that_new_ones_had(model: str, loss: str) -> None:
+    """With the known items that stand for new ones hidden, they have their share of the first places, under any loss."""
+    begun = Begun(model, loss=loss, v_scale=None)
+    new_items = NewItems(of_choices=0.3, of_candidates=0.25)
+    begun.batches.ids = replace(begun.batches.ids, new_items=new_items)
+    list(begun.cold_start_trainer(begun.trainer.engine).end())
+    batch, is_owned = begun.sampler().draw_rankings()
+    hidden = replace(batch, item_ids=batch.item_ids.copy())
+    hidden.item_ids[..., 0] = begun.batches.ids.unknown_item
+    known, unknown = begun.scores_of(batch), begun.scores_of(hidden)
+    known[is_owned] = unknown[is_owned] = -np.inf
+    n_new = round(known.shape[1] / 3)
+    places = np.argsort(-np.concatenate([known, unknown[:, :n_new]], axis=1), axis=1)[:, :10]
+    assert (places >= known.shape[1]).mean() == pytest.approx(0.3, abs=0.12)
+
+
+def test_the_level_is_the_same_whatever_is_trained_on() -> None:
+    """Estimated from training rows alone: without refit, with it, and with all rows; held-out items have no part in it."""
+    data = renewed_shop()
+    estimates = []
+    for refit in Refit:
+        plan = MemoryPlan(data, Settings.make("fm", "topn", {"k": 4}), "leave-one-out", {}, "cpu")
+        inputs = plan.selection_inputs() if refit is Refit.NONE else plan.refit_inputs(refit)
+        new_items = inputs.batches().ids.new_items
+        estimates.append((new_items.of_choices, new_items.of_choices / new_items.of_candidates))
+    assert min(share for share, _ in estimates) > 0.1
+    for share, ratio in estimates[1:]:
+        assert share == pytest.approx(estimates[0][0], rel=0.35)
+        assert ratio == pytest.approx(estimates[0][1], rel=0.35)  # by the share of held-out rows it was 1, 2.5 and infinite
+
+
+def test_held_out_rows_have_no_part_in_the_level() -> None:
+    data = renewed_shop()
+    settings = Settings.make("fm", "topn", {"k": 4})
+    plan = MemoryPlan(data, settings, "leave-one-out", {}, "cpu")
+    held_out = np.concatenate([plan.split.validation, plan.split.test])
+    items = data.item_numbers.copy()
+    items[held_out] = items[0]
+    other = replace(data, interactions=data.interactions.with_columns(item=pl.Series(items)))
+    changed = MemoryPlan(other, settings, "leave-one-out", {}, "cpu")
+    assert set(changed.split.train) == set(plan.split.train)
+    estimates = [which.selection_inputs().batches().ids.new_items for which in (plan, changed)]
+    assert estimates[0] == estimates[1]
+
+
+def renewed_shop() -> Dataset:
+    """Items come one after another and are asked for while they are young."""
+    rng = np.random.default_rng(2)
+    times = np.sort(rng.random(6_000))
+    items = np.floor((times - rng.exponential(0.3, 6_000)) * 300).astype(int)
+    table = pl.DataFrame({"u": rng.integers(0, 300, 6_000), "i": items, "t": (times * 1e9).astype(int)})
+    return Dataset.from_tables(table, schema={"interactions": {"user": "u", "item": "i", "time": "t"}})

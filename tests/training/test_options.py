@@ -54,3 +54,8 @@ def test_ranges(values: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError) as caught:
         convert_all(declared_settings(TrainingOptions), values)
     assert message in str(caught.value)
+
+
+def test_patience_is_longer_where_an_epoch_has_few_steps() -> None:
+    assert [TrainingOptions().patience_for(steps) for steps in (0, 8, 40, 80, 133, 134, 1_220)] == [10, 10, 10, 5, 4, 3, 3]
+    assert TrainingOptions(patience=2).patience_for(8) == 2

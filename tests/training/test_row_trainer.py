@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -17,6 +18,7 @@ from gmlfm.errors import OptionError
 from gmlfm.fitting.memory import MemoryPlan
 from gmlfm.models.fm import FM
 from gmlfm.models.gmlfm import GMLFM
+from gmlfm.training.cold_start import ColdStartTrainer
 from gmlfm.training.engines import choose
 from gmlfm.training.engines.eager import EagerEngine
 from gmlfm.training.options import TrainingOptions
@@ -107,7 +109,7 @@ class BrokenEngine:
 def test_a_loss_that_is_no_number_says_what_to_lower(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = begun(data, lr=0.25)
     monkeypatch.setattr("gmlfm.training.row_trainer.make_engine", lambda *arguments: BrokenEngine())
-    with pytest.raises(DivergedError, match=r"the loss became nan in epoch 1, nothing is kept; lower lr \(now 0.25\)."):
+    with pytest.raises(DivergedError, match=r"^nothing was learned: the loss became nan in epoch 1; lower lr \(now 0.25\).$"):
         trainer.fit(None, "", NullObserver())
 
 
@@ -119,7 +121,83 @@ def test_a_later_loss_that_is_no_number_keeps_the_best_epoch(data: Dataset, monk
             trainer._engine = BrokenEngine()
 
     trainer.fit(None, "", Breaks())
-    assert trainer.diverged == "the loss became nan in epoch 2, the weights of epoch 1 are kept; lower lr (now 0.003)."
+    assert trainer.diverged == "the weights of epoch 1 are kept: the loss became nan in epoch 2; lower lr (now 0.003)."
+    single.fit(None, "", NullObserver())
+    assert torch.equal(trainer.table, single.table)
+
+
+def test_the_start_is_the_loss_before_the_first_step(data: Dataset) -> None:
+    for options in ({}, {"loss": "bpr"}, {"lr": 1000.0}):
+        trainer = begun(data, epochs=1, **options)
+        assert np.isnan(trainer.start_loss)
+        with contextlib.suppress(DivergedError):
+            trainer.fit(None, "", NullObserver())
+        assert trainer.start_loss == pytest.approx(np.log(2) if "loss" in options else 1.0, rel=0.1)
+
+
+def test_a_resumed_training_is_judged_by_the_same_sample(data: Dataset) -> None:
+    trainer, resumed = begun(data, epochs=1), begun(data, epochs=2)
+    trainer.fit(None, "", NullObserver())
+    resumed.load_state(*trainer.state())
+    assert resumed.start_loss == trainer.start_loss
+    resumed.fit(None, "", NullObserver())
+    resumed.load_weights(trainer.weights())
+    for either in (trainer, resumed):
+        either._reading = None
+    assert resumed.probe() == trainer.probe()
+
+
+def test_the_level_that_cold_start_steps_leave_at_the_end_of_an_epoch_is_no_divergence(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = begun(data, "fm", epochs=1)
+
+    def shift(self: ColdStartTrainer) -> Iterator[float]:
+        trainer.table[1:, 0] += 2.0
+        yield 0.0
+
+    monkeypatch.setattr(ColdStartTrainer, "end", shift)
+    losses: list[float] = []
+
+    def validate(model: Any) -> dict[str, float]:
+        assert trainer._probe is not None
+        losses.append(trainer._probe(trainer.model, trainer.table).loss)
+        return {"ndcg@10": 1.0}
+
+    trainer.fit(validate, "ndcg@10", NullObserver())
+    assert losses[0] > 5 * trainer.start_loss
+    assert (trainer.best_epoch, trainer.diverged) == (1, "")
+
+
+def test_the_sample_changes_no_weight(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With dropout, whose random numbers it must not draw."""
+    judged, unjudged = (begun(data, layers=2, dropout=0.3, epochs=2) for _ in range(2))
+    judged.fit(None, "", NullObserver())
+    monkeypatch.setattr(RowTrainer, "_begin_probe", lambda self, batch: None)
+    unjudged.fit(None, "", NullObserver())
+    assert unjudged.probe() is None
+    assert torch.equal(judged.table, unjudged.table)
+
+
+def test_an_overflow_in_the_last_step_of_an_epoch_keeps_the_best_epoch(data: Dataset) -> None:
+    trainer, single = begun(data, epochs=5), begun(data, epochs=1)
+
+    class OverflowingEngine:
+        """Its losses are numbers, what its last step leaves is none."""
+
+        takes_device_batches = False
+
+        def run(self, batch: Any, groups_per_step: int, loss: str | None = None) -> Iterator[tuple[float, int]]:
+            trainer.table[7] = float("inf")
+            yield 0.5, batch.labels.size
+
+    class Breaks(NullObserver):
+        def on_epoch(self, report: Any, trainer: Any) -> None:
+            trainer._engine = OverflowingEngine()
+
+    trainer.fit(lambda model: {"ndcg@10": 1.0}, "ndcg@10", Breaks())
+    reason = "weights are not finite after epoch 2; lower lr (now 0.003)."
+    assert trainer.diverged == f"the weights of epoch 1 are kept: {reason}"
     single.fit(None, "", NullObserver())
     assert torch.equal(trainer.table, single.table)
 

@@ -79,7 +79,7 @@ def test_a_task_that_a_model_cannot_do_is_shown_as_its_first() -> None:
 
 
 def test_settings_come_from_the_model_the_preset_and_the_caller_in_that_order() -> None:
-    assert Settings.make("ngcf", "topn", {}).batches.batch_size == 16384
+    assert Settings.make("ngcf", "topn", {}).batches.largest_batch == 16384
     paper = Settings.make("gml-fm", "topn", {}, "paper")
     assert {name: paper.to_dict()["settings"][name] for name in PRESETS["paper"]} == PRESETS["paper"]
     assert Settings.make("ngcf", "topn", {}, "paper").batches.batch_size == 256
@@ -163,6 +163,21 @@ def test_wrong_settings_are_one_sentence(model: str, task: str, values: dict[str
     with pytest.raises(OptionError) as caught:
         Settings.make(model, task, values)
     assert str(caught.value).endswith(message)
+
+
+@pytest.mark.parametrize("name", ["popularity", "item-knn", "ease"])
+def test_a_preset_of_training_does_not_concern_what_is_fitted_at_once(name: str) -> None:
+    settings = Settings.make(name, "topn", {}, "paper")
+    assert settings.as_published
+    assert settings.to_dict()["settings"] == Settings.make(name, "topn", {}).to_dict()["settings"]
+    with pytest.raises(OptionError, match=f"unknown setting 'batch_size' for the model '{name}'"):
+        Settings.make(name, "topn", {"batch_size": 256}, "paper")
+
+
+def test_a_preset_that_a_trained_model_cannot_follow_is_refused() -> None:
+    message = "the preset 'paper' sets batch_size, which the model 'mamo' does not have"
+    with pytest.raises(OptionError, match=message):
+        Settings.make("mamo", "rating", {}, "paper")
 
 
 def test_an_unknown_preset_is_refused() -> None:

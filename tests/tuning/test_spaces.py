@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from gmlfm.errors import OptionError
 from gmlfm.models.registry import MODELS
 from gmlfm.models.settings import Choice, Real
 from gmlfm.training.settings import Settings
-from gmlfm.tuning.spaces import defaults, search_space
+from gmlfm.tuning.spaces import Point, as_point, defaults, n_points, search_space, untried_point
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -47,5 +48,18 @@ def test_the_papers_grid() -> None:
     assert space["lr"] == Choice((0.0001, 0.001, 0.01, 0.1))
     assert set(space) == {"lr", "dropout", "layers", "k"}
     assert set(search_space("gml-fm-md", "topn", "paper")) >= {"lr", "k"}
-    with pytest.raises(OptionError, match="the preset 'paper' trains by gradients, which 'ease' does not"):
-        search_space("ease", "topn", "paper")
+    assert search_space("ease", "topn", "paper") == search_space("ease", "topn")  # none of the paper's
+
+
+def test_the_points_of_a_space() -> None:
+    space = {"k": Choice((8, 16)), "loss": Choice(("bpr", "softmax", "squared"))}
+    assert (n_points(space), n_points({}), n_points({**space, "lr": Real(0.1, 1.0)})) == (6, 1, math.inf)
+    tried: set[Point] = set()
+    for number in range(6):
+        point = untried_point(space, tried, (0, number))
+        assert point is not None
+        assert all(choices.contains(point[name]) for name, choices in space.items())
+        tried.add(as_point(point))
+    assert len(tried) == 6
+    assert untried_point(space, tried, (0, 6)) is None
+    assert untried_point({**space, "lr": Real(0.1, 1.0)}, set(), (0, 0)) is None

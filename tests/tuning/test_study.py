@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gmlfm import Dataset
+from gmlfm import Dataset, load_dataset
 from gmlfm.cli import main
 from gmlfm.errors import OptionError
-from gmlfm.tuning.study import Budget, Search, _Clock, _open, _OutOfTimeError, tune
+from gmlfm.models.settings import Choice
+from gmlfm.tuning import Budget, Search, tune
+from gmlfm.tuning.study import Study
+from gmlfm.tuning.trial import Clock, OutOfTimeError
 from tests.contracts.checkerboard import checkerboard
 
 
@@ -30,52 +33,28 @@ def test_a_search_finds_what_is_better_and_goes_on_where_it_stopped(data: Datase
     assert tune(search, Budget(trials=5)) == later
     # The same search from the beginning, not stopped, tries the same settings.
     assert tune(replace(search, folder=tmp_path / "other"), Budget(trials=5)).settings == later.settings
-    with pytest.raises(OptionError, match="a study of other data or another task"):
+    with pytest.raises(OptionError, match="holds a study with another seed; choose another folder"):
         tune(replace(search, seed=1), Budget(trials=1))
 
 
 def test_a_trial_that_the_clock_ends_counts_with_what_it_had_reached(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ends_after_an_epoch(self: _Clock, done: int, total: int, loss: float) -> None:
+    def ends_after_an_epoch(self: Clock, done: int, total: int, loss: float) -> None:
         if self.best:
-            raise _OutOfTimeError
+            raise OutOfTimeError
 
-    monkeypatch.setattr(_Clock, "on_step", ends_after_an_epoch)
+    monkeypatch.setattr(Clock, "on_step", ends_after_an_epoch)
     tuned = tune(Search(data, "gml-fm", tmp_path, threads=1), Budget(trials=1))
     assert tuned.trials == 1
     assert set(tuned.validation) == {"hr@10", "ndcg@10"}
 
 
-def test_a_clock_ends_a_trial_when_its_seconds_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr("gmlfm.tuning.study.time.perf_counter", lambda: now[0])
-    clock = _Clock(3.0)
-    now[0] = 2.9
-    clock.on_step(1, 2, 0.0)
-    now[0] = 3.1
-    with pytest.raises(_OutOfTimeError):
-        clock.on_step(1, 2, 0.0)
-    _Clock(None).on_step(1, 2, 0.0)
-
-
-def test_budgets() -> None:
-    assert [Budget(seconds=5).left(100, spent) for spent in (4.9, 5.0)] == [True, False]
-    assert [Budget(trials=5).left(n_done, 1e9) for n_done in (4, 5)] == [True, False]
-    for values in ((None, None), (1, 1.0)):
-        with pytest.raises(OptionError, match="either trials or seconds"):
-            Budget(*values)
-    for values in ((0, None), (None, 0.0), (None, float("nan"))):
-        with pytest.raises(OptionError, match="must be above 0"):
-            Budget(*values)
-
-
 def test_the_defaults_are_tried_even_if_the_first_trial_was_killed(data: Dataset, tmp_path: Path) -> None:
     search = Search(data, "ease", tmp_path)
-    _open(search).ask()  # a trial that never ended
+    Study(search)._propose()  # a trial that never ended
     tune(search, Budget(trials=1))
-    ended = [trial for trial in _open(search).get_trials() if trial.state.is_finished()]
-    assert [trial.params for trial in ended] == [{"l2": 500.0}]
+    assert [trial.params for trial in Study(search).ended] == [{"l2": 500.0}]
 
 
 def test_a_model_without_settings_is_tried_once(data: Dataset, tmp_path: Path) -> None:
@@ -83,14 +62,59 @@ def test_a_model_without_settings_is_tried_once(data: Dataset, tmp_path: Path) -
     assert (tuned.trials, tuned.settings, tuned.at_border) == (1, {}, [])
 
 
+def test_all_of_a_small_space_is_tried_and_nothing_twice(data: Dataset, tmp_path: Path) -> None:
+    search = Search(data, "item-knn", tmp_path, settings={"neighbours": "20"})
+    shrink = search.space["shrink"]
+    assert isinstance(shrink, Choice)
+    tuned = tune(search, Budget(trials=50))
+    assert (tuned.trials, tuned.failed) == (len(shrink.values), 0)
+    assert sorted(trial.params["shrink"] for trial in Study(search).ended) == sorted(shrink.values)
+
+
+def test_what_is_fixed_leaves_the_space_and_stays_with_the_study(data: Dataset, tmp_path: Path) -> None:
+    search = Search(data, "item-knn", tmp_path, settings={"neighbours": "20"})
+    tuned = tune(search, Budget(trials=2))
+    assert (tuned.fixed, set(tuned.settings)) == ({"neighbours": 20}, {"shrink"})
+    assert tuned.recommender(seed=0).settings.options["neighbours"] == 20
+    assert json.loads((tmp_path / "study.json").read_text())["fixed settings"] == {"neighbours": 20}
+    # However it is written, it is the same value; another one is another study.
+    assert tune(replace(search, settings={"item-knn.neighbours": 20}), Budget(trials=2)) == tuned
+    for settings in ({"neighbours": "10"}, {}):
+        message = "holds a study with other fixed settings.*; choose another folder"
+        with pytest.raises(OptionError, match=message):
+            tune(replace(search, settings=settings), Budget(trials=3))
+    assert len(Study(search).ended) == 2
+
+
+def test_a_study_does_not_go_on_with_another_search_space(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune(Search(data, "item-knn", tmp_path), Budget(trials=1))
+    narrower = {"neighbours": Choice((5, 10)), "shrink": Choice((0.0,))}
+    monkeypatch.setattr("gmlfm.tuning.search.search_space", lambda *arguments: narrower)
+    with pytest.raises(OptionError, match="holds a study with another search space; choose another folder"):
+        tune(Search(data, "item-knn", tmp_path), Budget(trials=2))
+
+
+@pytest.mark.parametrize("split", ["newcomers", "leave-one-out"])
+def test_the_same_scores_have_the_same_figure_however_they_were_learned(market: Path, tmp_path: Path, split: str) -> None:
+    """One column: the mean of the split's groups for a model fitted at once as for one that is trained."""
+    data, names = load_dataset(market), [f"tests.fitting.test_fit:{name}" for name in ("LikeFirstItems", "TrainedFirstItems")]
+    figures = [
+        tune(Search(data, name, tmp_path / str(number), split=split, threads=1), Budget(trials=1)).validation
+        for number, name in enumerate(names)
+    ]
+    assert figures[0] == figures[1]
+
+
 def test_episodic_models_are_tuned_too(data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their budget ends a trial in the middle as it does a gradient model's."""
 
-    def ends_after_an_epoch(self: _Clock, done: int, total: int, loss: float) -> None:
+    def ends_after_an_epoch(self: Clock, done: int, total: int, loss: float) -> None:
         if self.best:
-            raise _OutOfTimeError
+            raise OutOfTimeError
 
-    monkeypatch.setattr(_Clock, "on_step", ends_after_an_epoch)
+    monkeypatch.setattr(Clock, "on_step", ends_after_an_epoch)
     tuned = tune(Search(data, "mamo", tmp_path, "rating", "random"), Budget(trials=1))
     assert (tuned.trials, tuned.failed) == (1, 0)
     assert set(tuned.validation) == {"rmse", "mae"}
@@ -113,6 +137,23 @@ def test_the_command(market: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         (["tune", str(market), "--out", run, "--seconds", "-1"], "above 0"),
     ):
         assert main(arguments) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_the_command_fixes_settings(market: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "t"
+    command = ["tune", str(market), "--model", "item-knn", "--out", str(out), "--trials", "1"]
+    assert main([*command, "--set", "neighbours=20"]) == 0
+    shown = capsys.readouterr().out
+    assert "fixed" in shown
+    assert "neighbours = 20" in (out / "best.toml").read_text()
+    for more, message in (
+        (["--set", "neighbours=10"], "other fixed settings"),
+        (["--set", "neighbors=20"], "did you mean 'neighbours'"),
+        (["--set", "k"], "--set takes KEY=VALUE"),
+        (["--set", "seed=3"], "use --seed 3"),
+    ):
+        assert main([*command, *more]) == 2
         assert message in capsys.readouterr().err
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gmlfm import load_dataset
-from gmlfm.tuning.comparison import Comparison, Plan, Row, compare
-from gmlfm.tuning.study import Budget
+from gmlfm.tuning import Budget, Comparison, Plan, compare
+from gmlfm.tuning.rows import Row
 from gmlfm.tuning.table import headings, legend, markdown, text_rows, title
 
 BEST = Row(
@@ -25,12 +25,14 @@ BEST = Row(
     trials=20,
     failed=2,
     seconds=61.4,
+    final_seconds=20.0,
     at_border=("lr", "k"),
     settings={"lr": 0.0299999, "k": 128, "loss": "bpr"},
+    fixed={},
 )
 OTHER = replace(BEST, model="fm", against="", failed=0, at_border=())
 COMPARISON = Comparison(
-    "bazaar", "topn", "leave-one-out", "full", "ndcg@10", "20 trials a method", 3, True, False, (BEST, OTHER), {}
+    "bazaar", "topn", "leave-one-out", "full", "ndcg@10", "20 trials a method", None, 3, True, False, (BEST, OTHER), {}
 )
 
 
@@ -47,10 +49,20 @@ def test_every_row_is_as_long_as_the_headings() -> None:
         "against the best other": "+0.0123** (fm)",
         "NDCG@10 validation": "0.5300",
         "trials": "20 (2 failed)",
-        "seconds": "61",
+        "seconds: search + final": "41 + 20",
         "best values at a border": "lr=0.03, k=128",
     }
     assert rows[1][5] == rows[1][-1] == "-"
+
+
+def test_a_share_is_shown_where_it_was_not_enough_and_fixed_settings_where_there_are_some() -> None:
+    rows = (replace(BEST, fixed={"k": 64, "batch_size": None}), OTHER)
+    for share, shown in ((40.0, "41 + 20 (share 40)"), (61.3, "41 + 20"), (None, "41 + 20")):
+        comparison = replace(COMPARISON, share=share, rows=rows)
+        cells = [dict(zip(headings(comparison), row, strict=True)) for row in text_rows(comparison)]
+        assert cells[0]["seconds: search + final"] == shown
+        assert [row["fixed settings"] for row in cells] == ["k=64, batch_size=auto", "-"]
+        assert ("A trial that the end of the seconds cuts short counts" in legend(comparison)) == (share is not None)
 
 
 @pytest.mark.parametrize(("p_value", "marks"), [(0.2, ""), (0.049, "*"), (0.009, "**"), (0.0009, "***")])

@@ -149,8 +149,13 @@ class DenseEager:
         ids = self._tensor(np.concatenate([batch.user_ids.ravel(), batch.item_ids.ravel()]).astype(np.int64))
         rows = self._model.transform_rows(functional.embedding(ids, self._table))
         place = torch.arange(len(ids), device=self._device)
-        user_side = Attributes(place[:user_width].view(batch.user_ids.shape), self._tensor(batch.user_x))
-        item_side = Attributes(place[user_width:].view(batch.item_ids.shape), self._tensor(batch.item_x))
+        user_side, item_side = (
+            Attributes(places.view(ids.shape), self._tensor(x), is_present=self._tensor(ids != 0))
+            for places, ids, x in (
+                (place[:user_width], batch.user_ids, batch.user_x),
+                (place[user_width:], batch.item_ids, batch.item_x),
+            )
+        )
         self._update(self._model.scores(rows, user_side, item_side), batch)
 
     def flat_step(self, batch: Batch) -> None:
@@ -176,7 +181,8 @@ class DenseEager:
         ids, x = (np.concatenate([np.broadcast_to(user[:, None], shape), item], axis=2) for user, item in by_side)
         flat = self._tensor(ids.astype(np.int64)).view(-1)
         places = torch.arange(len(flat), device=self._device).view(-1, ids.shape[2])
-        return functional.embedding(flat, self._table), Attributes(places, self._tensor(x).view(places.shape))
+        attributes = Attributes(places, self._tensor(x).view(places.shape), is_present=(flat != 0).view(places.shape))
+        return functional.embedding(flat, self._table), attributes
 
     def _update(self, scores: Tensor, batch: Batch) -> None:
         loss = self._objective(scores.view(batch.labels.shape), self._tensor(batch.labels), None)

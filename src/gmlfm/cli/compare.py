@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from gmlfm.cli.options import DATA_HELP, add_command, comma_list
+from gmlfm.cli.options import DATA_HELP, add_command, add_settings, comma_list, set_values, split_of
+from gmlfm.cli.output import note
 from gmlfm.cli.report import Report
 from gmlfm.cli.tune import add_search_options, budget_of
 from gmlfm.data.sources import load_dataset
@@ -27,10 +28,15 @@ def add_to(commands: Any) -> None:
         "compare",
         "several methods under equal budgets, one table",
         "Tune each model with the same budget on validation, train the best settings with several seeds, test "
-        "once, and write table.md, table.html and picture.svg. Stopped in the middle, the same command goes on.",
+        "once, and write table.md, table.html and picture.svg. Stopped in the middle, the same command goes on. "
+        "--seconds are those of the whole command: each model has an equal share for its search and its final trainings, which "
+        "are estimated from its trials and set apart. A model gets three trials and its final trainings even where its share "
+        "is too small; that is said after the first trial of each, and the table shows the share. A trial that the end of the "
+        "share cuts short counts if it has a whole epoch; the seconds of a killed trial or training do not count.",
         [
             "gmlfm compare bazaar --models gml-fm,fm,popularity --trials 10 --out studies/bazaar",
-            "gmlfm compare bazaar --models fm,my_package.my_module:MyModel --seconds 600 --out studies/mine",
+            "gmlfm compare bazaar --models fm,my_package.my_module:MyModel --seconds 1200 --out studies/mine",
+            "gmlfm compare bazaar --models gml-fm,fm,mf --set k=64 --set gml-fm.layers=1 --seconds 1800 --out studies/k64",
         ],
     )
     parser.add_argument("data", metavar="DATA", help=DATA_HELP)
@@ -40,23 +46,27 @@ def add_to(commands: Any) -> None:
         "--protocol", default="full", metavar="NAME", help="of the test: full, sampled or paper (default: full)"
     )
     parser.add_argument("--no-refit", action="store_true", help="test what was trained without the validation rows")
-    add_search_options(parser)
+    add_search_options(parser, "instead: of the whole command, an equal share for each model's search and final trainings")
+    about = "a setting that is fixed, not searched: KEY for every model that has it, MODEL.KEY for one; such as"
+    add_settings(parser, "k=64 or fm.lr=0.001", about)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    from gmlfm.tuning import compare
-    from gmlfm.tuning.comparison import Plan
+    from gmlfm.tuning import Plan, compare
 
+    split, split_options = split_of(options)
     plan = Plan(
         tuple(comma_list(options.models)),
         options.task,
-        options.split,
+        split,
         options.protocol,
         options.seeds,
         not options.no_refit,
         options.seed,
         options.preset,
+        set_values(options),
+        split_options,
     )
     plan.check()
     budget = budget_of(options)
@@ -73,6 +83,7 @@ def run(options: argparse.Namespace) -> None:
             device=options.device,
             report=lambda name, n, s: status.update(f"tuning {name}: {n} trials, {s:.0f} s"),
             tested=lambda name, seed: status.update(f"training {name} with seed {seed} for the test"),
+            note=lambda message: note(console, message),
         )
     write(comparison, out)
     if options.json:
@@ -93,7 +104,7 @@ def show(comparison: Comparison, console: Console) -> None:
     console.print(table)
     console.print(legend(comparison))
     for name, why in comparison.failures.items():
-        console.print(f"[yellow]note[/] {name} could not take part: {why}", soft_wrap=True)
+        note(console, f"{name} could not take part: {why}")
 
 
 def write(comparison: Comparison, out: Path) -> None:

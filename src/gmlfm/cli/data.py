@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gmlfm.cli.options import DATA_HELP, add_command, add_data_options, shared_options
+from gmlfm.cli.options import DATA_HELP, add_command, add_data_options, add_split, shared_options, split_of
 from gmlfm.cli.output import note
 from gmlfm.cli.progress import bar, steps
 from gmlfm.cli.summary import show_summary
@@ -23,8 +23,8 @@ from gmlfm.data.sources.bazaar import Market, write_bazaar
 from gmlfm.data.sources.catalogue import SOURCES, Source
 from gmlfm.data.sources.fetch import accept_terms, get_dataset, source_of, terms_to_accept
 from gmlfm.data.sources.named import folder_of, locate, others
-from gmlfm.data.sources.preparing import prepare
-from gmlfm.data.splits import SPLITS
+from gmlfm.data.sources.preparing import PREPARED_SPLITS, prepare
+from gmlfm.data.splits import AUTO
 from gmlfm.errors import DataError, OptionError
 
 
@@ -178,8 +178,7 @@ def _add_describe(verbs: Any) -> None:
     )
     parser.add_argument("data", metavar="DATA", help=DATA_HELP)
     add_data_options(parser)
-    names = ", ".join(SPLITS)
-    parser.add_argument("--split", default="leave-one-out", choices=list(SPLITS), metavar="NAME", help=f"one of {names}")
+    add_split(parser)
     parser.add_argument("--seed", type=int, default=0, help="of the split (default: 0)")
     shared_options(parser)
     parser.set_defaults(run=run_describe)
@@ -187,7 +186,8 @@ def _add_describe(verbs: Any) -> None:
 
 def run_describe(options: argparse.Namespace) -> None:
     data = load_dataset(options.data, data_root=options.data_root, strict=options.strict)
-    summary = describe(data, options.split, options.seed)
+    split, split_options = split_of(options)
+    summary = describe(data, split, options.seed, split_options)
     if options.json:
         print(json.dumps(summary.to_dict(), ensure_ascii=False))
     else:
@@ -206,9 +206,7 @@ def _add_prepare(verbs: Any) -> None:
     parser.add_argument("data", metavar="DATA", help=DATA_HELP)
     parser.add_argument("--out", metavar="DIR", required=True, help="the folder to make")
     parser.add_argument("--data-root", metavar="DIR", help="where named datasets lie (else $GMLFM_DATA, else the cache folder)")
-    parser.add_argument(
-        "--split", default="leave-one-out", choices=("leave-one-out", "none"), metavar="NAME", help="leave-one-out or none"
-    )
+    parser.add_argument("--split", default=AUTO, metavar="NAME", help=f"{', '.join(PREPARED_SPLITS)} (default: auto)")
     parser.add_argument(
         "--rows-in-memory", type=int, default=1_000_000, metavar="N", help="rows held at a time (default: 1,000,000)"
     )
@@ -232,13 +230,15 @@ def run_prepare(options: argparse.Namespace) -> None:
     info = prepared.info
     if options.json:
         counts = {"users": info.n_users, "items": info.n_items, "interactions": info.n_interactions}
-        print(json.dumps({"folder": options.out, **counts, "shards": prepared.n_shards, "notes": info.notes}))
+        print(
+            json.dumps({"folder": options.out, **counts, "shards": prepared.n_shards, "split": info.split, "notes": info.notes})
+        )
         return
     console = Console()
     for message in info.notes:
         note(console, message)
     console.print(
         f"[bold]{escape(options.out)}[/]: {info.n_interactions:,} interactions of {info.n_users:,} users "
-        f"with {info.n_items:,} items in {prepared.n_shards} shards.",
+        f"with {info.n_items:,} items in {prepared.n_shards} shards, split {info.split}.",
         soft_wrap=True,
     )

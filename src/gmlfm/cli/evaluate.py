@@ -1,17 +1,24 @@
-"""gmlfm evaluate RUN: metrics on the held-out part."""
+"""gmlfm evaluate RUN: metrics on the held-out part, with their interval over users and a baseline beside them."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
 from gmlfm.cli.options import add_command, add_run, comma_list, load_run, shared_options
 from gmlfm.cli.output import note
+from gmlfm.cli.progress import bar
 from gmlfm.errors import OptionError
+
+if TYPE_CHECKING:
+    from gmlfm.evaluation.protocols import Evaluation
+    from gmlfm.fitting import FittedRun
+
+INTERVAL = "normal, over users"
 
 
 def add_to(commands: Any) -> None:
@@ -19,11 +26,14 @@ def add_to(commands: Any) -> None:
         commands,
         "evaluate",
         "metrics of a run on its held-out part",
-        "Rank each tested item among its candidates: full (every item the user never had), sampled (99 of them, "
-        "seeded) or paper (as published, ties counting as hits). Metrics are expectations over tied orders.",
+        "Rank each tested item among its candidates: full (every item the user never had; where items sell once, those that "
+        "could be had), sampled (99 of them, seeded) or paper (as published, ties counting as hits). Metrics are expectations "
+        "over tied orders, with their 95 % interval over users; beside them popularity, fitted on the same rows, over the same "
+        "candidates (for ratings the mean of the training labels).",
         [
             "gmlfm evaluate runs/demo",
             "gmlfm evaluate runs/demo --protocol sampled --cutoffs 5,10,20 --json",
+            "gmlfm evaluate runs/large --users 2000",
             "gmlfm evaluate runs/mine --model my_package.my_module:MyModel",
         ],
     )
@@ -31,47 +41,33 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--protocol", default="full", metavar="NAME", help="full, sampled or paper (default: full)")
     parser.add_argument("--part", default="test", metavar="PART", help="test or validation (default: test)")
     parser.add_argument("--cutoffs", metavar="N,...", help="lengths of the list that metrics look at, such as 5,10,20")
-    parser.add_argument("--seed", type=int, default=0, help="of the sampled candidates (default: 0)")
+    parser.add_argument("--users", type=int, metavar="N", help="a seeded sample of so many tested users (default: all)")
+    parser.add_argument("--seed", type=int, default=0, help="of the sampled candidates and users (default: 0)")
     shared_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
+    from gmlfm.evaluation.protocols import check_protocol
+    from gmlfm.recommender.evaluating import baseline_name
+
     cutoffs = _cutoffs(options.cutoffs)
+    if options.users is not None and options.users < 1:
+        raise OptionError(f"--users is {options.users}; expected a whole number of 1 or more.")
     recommender = load_run(options)
-    evaluation = recommender.evaluate(protocol=options.protocol, part=options.part, seed=options.seed, **cutoffs)
+    check_protocol(options.protocol, options.seed)
     fitted = recommender.fitted
-    about = {
-        "run": options.run_folder,
-        "model": fitted.settings.model,
-        "protocol": evaluation.protocol,
-        "part": options.part,
-        "refit": fitted.refit.value,
-        "split_hash": fitted.split.hash,
-        "candidates_hash": evaluation.candidates_hash,
-    }
+    evaluation = _evaluated(fitted, options, cutoffs, baseline=False)
+    baseline, name = _evaluated(fitted, options, cutoffs, baseline=True), baseline_name(fitted)
     if options.json:
-        more = {"groups": evaluation.groups, "notes": evaluation.notes}
-        print(json.dumps({**about, **evaluation.metrics, **{name: value for name, value in more.items() if value}}))
+        print(json.dumps(_as_json(options, fitted, evaluation, baseline, name)))
         return
+    console = Console()
     published = fitted.settings.as_published
     title = f"{fitted.settings.model} on {fitted.data.name}, {evaluation.protocol}, {options.part}, {fitted.refit.label}"
-    console = Console()
     console.print(title + (", TRAINED AS PUBLISHED" if published else ""), soft_wrap=True, highlight=False)
-    table = Table(header_style="bold")
-    groups = {"all": evaluation.metrics, **evaluation.groups} if evaluation.groups else {"": evaluation.metrics}
-    table.add_column("")
-    for name in groups:
-        table.add_column(name, justify="right")
-    names = [*(["rows"] if evaluation.groups else []), *evaluation.metrics]
-    total = sum(means["rows"] for means in evaluation.groups.values())
-    for name in names:
-        values = [total if (group, name) == ("all", "rows") else means.get(name) for group, means in groups.items()]
-        table.add_row(
-            name, *("-" if value is None else f"{value:,.0f}" if name == "rows" else f"{value:.4f}" for value in values)
-        )
-    console.print(table)
-    for message in evaluation.notes:
+    console.print(_table(fitted.settings.model, evaluation, baseline, name))
+    for message in _notes(evaluation, options.users is not None):
         note(console, message)
     reasons = ["the epoch was chosen on the test part"] if published else []
     reasons += ["ties count as hits"] if evaluation.protocol == "paper" else []
@@ -79,11 +75,76 @@ def run(options: argparse.Namespace) -> None:
         note(console, f"for comparison with the published figures only: {' and '.join(reasons)}.")
 
 
-def _cutoffs(text: str | None) -> dict[str, Any]:
-    """The keyword `cutoffs` of evaluate, where it was given."""
+def _evaluated(fitted: FittedRun, options: argparse.Namespace, cutoffs: tuple[int, ...], *, baseline: bool) -> Evaluation:
+    from gmlfm.recommender.evaluating import baseline_name, evaluate_part
+
+    name = baseline_name(fitted) if baseline else fitted.settings.model
+    with bar(f"evaluating {name}") as report:
+        return evaluate_part(
+            fitted, options.protocol, options.part, options.seed, cutoffs, options.users, report, baseline=baseline
+        )
+
+
+def _as_json(
+    options: argparse.Namespace, fitted: FittedRun, evaluation: Evaluation, baseline: Evaluation, baseline_name: str
+) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "run": options.run_folder,
+        "model": fitted.settings.model,
+        "protocol": evaluation.protocol,
+        "part": options.part,
+        "refit": fitted.refit.value,
+        "split_hash": fitted.split.hash,
+        "candidates_hash": evaluation.candidates_hash,
+        **evaluation.metrics,
+        "tested_rows": _n_rows(evaluation),
+        "tested_users": len(set(evaluation.users.tolist())),
+        "standard_errors": evaluation.errors,
+        "intervals": evaluation.intervals,
+        "interval": INTERVAL,
+        "baseline": {"name": baseline_name, **baseline.metrics, "intervals": baseline.intervals},
+    }
+    more = {"groups": evaluation.groups, "notes": list(evaluation.notes)}
+    if options.users is not None:
+        more["sample_seed"] = options.seed
+    if baseline.groups:
+        result["baseline"]["groups"] = baseline.groups
+    return result | {name: value for name, value in more.items() if value or name == "sample_seed"}
+
+
+def _n_rows(evaluation: Evaluation) -> int:
+    return len(next(iter(evaluation.queries.values())))
+
+
+def _table(model: str, evaluation: Evaluation, baseline: Evaluation, baseline_name: str) -> Table:
+    table = Table(header_style="bold")
+    intervals, groups = evaluation.intervals, evaluation.groups
+    for heading in ("", model, "95 % interval", baseline_name, *groups):
+        table.add_column(heading, justify="right" if heading else "left")
+    if groups:
+        table.add_row("rows", f"{_n_rows(evaluation):,}", "", "", *(f"{means['rows']:,.0f}" for means in groups.values()))
+    for name, value in evaluation.metrics.items():
+        interval = "-" if name not in intervals else "{:.4f} - {:.4f}".format(*intervals[name])
+        by_group = (f"{means[name]:.4f}" if name in means else "-" for means in groups.values())
+        table.add_row(name, f"{value:.4f}", interval, f"{baseline.metrics[name]:.4f}", *by_group)
+    return table
+
+
+def _notes(evaluation: Evaluation, is_sample: bool) -> list[str]:
+    n_users = len(set(evaluation.users.tolist()))
+    notes = [*evaluation.notes, f"{_n_rows(evaluation):,} rows of {n_users:,} users are tested; the interval is {INTERVAL}."]
+    if is_sample:
+        errors = ", ".join(f"{name} {error:.4f}" for name, error in list(evaluation.errors.items())[:2])
+        notes.append(f"standard errors of the sample: {errors}; coverage and novelty are those of the sample.")
+    return notes
+
+
+def _cutoffs(text: str | None) -> tuple[int, ...]:
+    from gmlfm.retrieval import DEFAULT_N
+
     if text is None:
-        return {}
+        return (DEFAULT_N,)
     numbers = comma_list(text)
     if not numbers or not all(number.isdecimal() and int(number) > 0 for number in numbers):
         raise OptionError(f"--cutoffs takes whole numbers of 1 or more, such as 5,10,20; got '{text}'.")
-    return {"cutoffs": tuple(int(number) for number in numbers)}
+    return tuple(int(number) for number in numbers)

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from gmlfm import __version__
 from gmlfm.errors import GmlfmError, did_you_mean
 
-WRONG_USE, FAILED, INTERRUPTED = 2, 1, 130
+FAILED, INTERRUPTED = 1, 130
 # The modules of the commands, in the order of --help.
 _COMMANDS = """
     demo init models settings data train evaluate tune compare
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return 0
     except GmlfmError as error:
-        return _failed(str(error), WRONG_USE, error, debug, as_json)
+        return _failed(str(error), error.exit_code, error, debug, as_json)
     except KeyboardInterrupt as error:
         return _failed("interrupted.", INTERRUPTED, error, debug, as_json)
     except (BrokenPipeError, SystemExit) as error:

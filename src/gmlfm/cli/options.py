@@ -14,7 +14,8 @@ import polars as pl
 
 from gmlfm.data.schema import ReadOptions
 from gmlfm.data.sources.tables import read_table
-from gmlfm.errors import OptionError
+from gmlfm.data.splits import AUTO, SPLITS
+from gmlfm.errors import OptionError, did_you_mean
 
 if TYPE_CHECKING:
     from gmlfm.recommender import Recommender
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 DATA_HELP = "a name, a folder with a dataset.toml, or the path of a .toml"
 MODEL_HELP = "see gmlfm models; or module:Class, a model of your own (default: gml-fm)"
 TABLE_HELP = "csv, tsv, jsonl (each also .gz) or parquet"
+SPLIT_FILES = ("train", "validation", "test", "validation-candidates", "test-candidates")
 _OWN_OPTIONS = {"device", "model", "preset", "task"}
 
 
@@ -63,10 +65,40 @@ def load_run(options: argparse.Namespace) -> Recommender:
     return Recommender.load(options.run_folder, **model)
 
 
-def add_settings(parser: argparse.ArgumentParser, example: str = "k=32 or lr=0.001") -> None:
+def add_settings(parser: argparse.ArgumentParser, example: str = "k=32 or lr=0.001", about: str = "a setting, such as") -> None:
+    parser.add_argument("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE", help=f"{about} {example}")
+
+
+def add_split(parser: argparse.ArgumentParser) -> None:
+    """The arguments that `split_of` reads."""
+    names = (AUTO, *SPLITS)
+    parser.add_argument("--split", default=AUTO, choices=names, metavar="NAME", help=f"{', '.join(names)} (default: auto)")
     parser.add_argument(
-        "--set", dest="settings", action="append", default=[], metavar="KEY=VALUE", help=f"a setting, such as {example}"
+        "--split-file",
+        dest="split_files",
+        action="append",
+        default=[],
+        metavar="PART=FILE",
+        help=f"of --split files: {', '.join(SPLIT_FILES)}; {TABLE_HELP}",
     )
+
+
+def split_of(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+    """--split and its options: the paths of --split-file, by part."""
+    paths: dict[str, Any] = {}
+    for text in options.split_files:
+        part, equals, path = text.partition("=")
+        part = part.strip()
+        if not equals or not path:
+            raise OptionError(f"--split-file takes PART=FILE, such as test=test.tsv; got '{text}'.")
+        if part not in SPLIT_FILES:
+            raise OptionError(f"--split-file names the part '{part}'{did_you_mean(part, SPLIT_FILES)}")
+        if part.replace("-", "_") in paths:
+            raise OptionError(f"--split-file gives '{part}' twice; give each part one file, or a glob in quotes.")
+        paths[part.replace("-", "_")] = path
+    if paths and options.split != "files":
+        raise OptionError(f"--split-file belongs to --split files; got --split {options.split}.")
+    return options.split, paths
 
 
 def shared_settings() -> str:
@@ -84,6 +116,17 @@ def shared_settings() -> str:
     return "Settings for --set, with their defaults; a model's own: gmlfm settings MODEL\n" + "\n".join(lines)
 
 
+def set_values(options: argparse.Namespace) -> dict[str, str]:
+    """What --set gives, as texts; the last one of a name counts."""
+    settings = {}
+    for text in options.settings:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise OptionError(f"--set takes KEY=VALUE, such as k=32; got '{text}'.")
+        settings[name.strip()] = value.strip()
+    return settings
+
+
 def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     """--config, then --set, then --seed and --threads, as far as the command has them."""
     settings: dict[str, Any] = {}
@@ -93,11 +136,7 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
             settings.update(tomllib.loads(Path(config).read_text(encoding="utf-8-sig")))
         except (OSError, ValueError) as error:
             raise OptionError(f"--config {config} cannot be read ({error}).") from error
-    for text in options.settings:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise OptionError(f"--set takes KEY=VALUE, such as k=32; got '{text}'.")
-        settings[name.strip()] = value.strip()
+    settings.update(set_values(options))
     for name in settings.keys() & _OWN_OPTIONS:
         raise OptionError(f"{name} is an option of its own; use --{name} {settings[name]}.")
     if getattr(options, "seed", None) is not None:

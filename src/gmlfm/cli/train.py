@@ -15,14 +15,16 @@ from gmlfm.cli.options import (
     add_command,
     add_data_options,
     add_settings,
+    add_split,
     settings_of,
     shared_options,
     shared_settings,
+    split_of,
 )
+from gmlfm.cli.output import note
 from gmlfm.cli.progress import TrainingBar
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.sources import load_dataset
-from gmlfm.data.splits import SPLITS
 
 
 def add_to(commands: Any) -> None:
@@ -36,13 +38,14 @@ def add_to(commands: Any) -> None:
             "gmlfm train bazaar --out runs/bazaar",
             "gmlfm train ml-1m --model fm --set k=32 --set lr=0.001 --seed 1 --out runs/fm",
             "gmlfm train shop --model my_package.my_module:MyModel --refit --out runs/mine",
+            "gmlfm train shop --split files --split-file test=test.tsv --split-file test-candidates=lists.tsv --out runs/pub",
         ],
     )
     parser.add_argument("data", metavar="DATA", help=f"{DATA_HELP}; or a prepared folder")
     parser.add_argument("--model", default="gml-fm", metavar="NAME", help=MODEL_HELP)
     parser.add_argument("--out", required=True, metavar="RUN", help="the run folder to write")
     parser.add_argument("--task", default="topn", metavar="TASK", help="topn, rating or implicit (default: topn)")
-    parser.add_argument("--split", default="leave-one-out", metavar="NAME", help=f"one of {', '.join(SPLITS)}")
+    add_split(parser)
     parser.add_argument(
         "--refit", nargs="?", const="yes", choices=("yes", "all"), help="train again on train + validation, or on all rows"
     )
@@ -59,7 +62,9 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    from gmlfm.fitting import Refit
     from gmlfm.recommender import Recommender
+    from gmlfm.training.trainer import DivergedError
 
     recommender = Recommender(options.model, options.task, preset=options.preset, device=options.device, **settings_of(options))
     prepared = (Path(options.data) / "prepared.json").is_file()
@@ -68,15 +73,30 @@ def run(options: argparse.Namespace) -> None:
         if prepared
         else load_dataset(options.data, data_root=options.data_root, strict=options.strict)
     )
+    split, split_options = split_of(options)
     refit: bool | str = options.refit == "yes" or (options.refit or False)
     console = Console(stderr=options.json)
-    with TrainingBar(console) as bar:
-        recommender.fit(data, options.split, refit=refit, out=options.out, resume=options.resume, observer=bar)
+    try:
+        with TrainingBar(console) as bar:
+            recommender.fit(
+                data,
+                split,
+                split_options=split_options,
+                refit=refit,
+                out=options.out,
+                resume=options.resume,
+                observer=bar,
+            )
+    except DivergedError as error:
+        if not recommender.is_fitted:
+            raise
+        note(console, str(error))  # the best epoch before it stands
     fitted = recommender.fitted
     for message in fitted.split.notes:
-        console.print(f"[cyan]note[/] {message}", soft_wrap=True)
+        note(console, message)
     if options.json:
         about = {"run": options.out, "best_epoch": fitted.best_epoch, "validation": fitted.validation}
+        about |= {"diverged": fitted.report.diverged} if fitted.report.diverged else {}
         print(json.dumps({**about, "data_hash": fitted.data.content_hash, "split_hash": fitted.split.hash}))
         return
     metrics = ", ".join(f"{name} {value:.4f}" for name, value in fitted.validation.items())
@@ -84,5 +104,9 @@ def run(options: argparse.Namespace) -> None:
     if fitted.curve:
         result = f": {part} {metrics}" if metrics else ""
         console.print(f"Best epoch {fitted.best_epoch}{result} ({fitted.refit.label}).")
+    elif metrics:
+        console.print(f"{part[0].upper()}{part[1:]} {metrics} ({fitted.refit.label}).")
     model = f" --model {options.model}" if ":" in options.model else ""
-    console.print(f"Saved in [bold]{options.out}[/]. Next: gmlfm evaluate {options.out}{model}", soft_wrap=True)
+    is_tested = len(fitted.split.test) > 0 and fitted.refit is not Refit.ALL
+    command = f"gmlfm evaluate {options.out}{model}" if is_tested else f"gmlfm recommend {options.out}{model} --user USER"
+    console.print(f"Saved in [bold]{options.out}[/]. Next: {command}", soft_wrap=True)

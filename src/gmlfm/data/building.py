@@ -88,7 +88,13 @@ class Builder:
         lookup = pl.DataFrame({"id": ids, "number": np.arange(len(ids), dtype=np.int32)})
         numbers = pl.DataFrame({"id": interaction_ids}).join(lookup, on="id", how="left", maintain_order="left")["number"]
         fields, titles = self._side_columns(name, spec, len(unlisted))
-        return Side(ids, id_type, fields, titles, len(listed)), numbers
+        return Side(ids, id_type, fields, titles, len(listed), self._listing_times(spec, len(unlisted))), numbers
+
+    def _listing_times(self, spec: SideSchema | None, n_unlisted: int) -> pl.Series | None:
+        if spec is None or spec.listed is None:
+            return None
+        table, origin = self._tables["items"], self._origins["items"]
+        return listing_times(table, spec, origin).extend_constant(None, n_unlisted)
 
     def _check_listed(self, ids: pl.Series, name: str, id_column: str, origin: Origin) -> None:
         if ids.null_count():
@@ -163,6 +169,12 @@ def occasion(
         if whole and not positive.any():
             raise DataError(f'{origin.name}: no row fulfils positive = "{spec.positive}", so there is nothing to recommend.')
     return [*result, positive]
+
+
+def listing_times(table: pl.DataFrame, spec: SideSchema, origin: Origin) -> pl.Series:
+    """The time from which each item could be had; missing means always."""
+    assert spec.listed is not None
+    return as_times(column(table, spec.listed, origin, "[items] listed"), origin, spec.listed_format).alias("listed")
 
 
 def _weights(weights: pl.Series, origin: Origin) -> pl.Series:

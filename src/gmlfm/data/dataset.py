@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gmlfm.data.availability import Availability, look_single_unit
 from gmlfm.data.columns import IdType, Origin
 from gmlfm.data.interop import as_frame
 from gmlfm.data.schema import Part, Schema
@@ -29,6 +30,7 @@ class Side:
     """All users, or the whole catalogue of items: entity number -> id, fields, title.
 
     The `n_listed` of the caller's table come first, then those that only interactions name (their fields are missing).
+    `listed`, of items alone: the time from which each could be had, on the scale of the interactions' times.
     """
 
     ids: pl.Series
@@ -36,6 +38,7 @@ class Side:
     fields: pl.DataFrame
     titles: pl.Series | None
     n_listed: int
+    listed: pl.Series | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -117,6 +120,35 @@ class Dataset:
     def seen_users(self) -> npt.NDArray[np.int32]:
         return np.unique(self.user_numbers)
 
+    @property
+    def sells_once(self) -> bool:
+        """Whether items are gone with their first sale: as the schema says, else where nine in ten sold items have one row."""
+        declared = "auto" if self.schema.items is None else self.schema.items.sells_once
+        return self._looks_single_unit if declared == "auto" else bool(declared)
+
+    @cached_property
+    def _looks_single_unit(self) -> bool:
+        counts = np.bincount(self.item_numbers[self.positive_rows])
+        return look_single_unit(int((counts == 1).sum()), int((counts > 0).sum()))
+
+    @cached_property
+    def single_unit_items(self) -> npt.NDArray[np.bool_]:
+        """By item number: does it sell once? Where items do, those with more than one row are exempt one by one."""
+        counts = np.bincount(self.item_numbers, minlength=len(self.items))
+        return counts <= 1 if self.sells_once else np.zeros(len(self.items), bool)
+
+    @cached_property
+    def availability(self) -> Availability | None:
+        """From when until when each item can be had; None where items do not sell once or no listing times are declared."""
+        listed = self.items.listed
+        if listed is None or not self.sells_once or not self.has_all_times:
+            return None
+        return Availability.of(self.interactions["time"], self.item_numbers, listed, self.single_unit_items)
+
+    @property
+    def has_all_times(self) -> bool:
+        return "time" in self.interactions.columns and self.interactions["time"].null_count() == 0
+
     def columns_of(self, part: Part) -> pl.DataFrame:
         """A part's fields: by entity number, or by interaction row for the context."""
         return {"user": self.users.fields, "context": self.context, "item": self.items.fields}[part]
@@ -161,12 +193,16 @@ class Dataset:
                 _hash_column(digest, column)
             if side.titles is not None:
                 _hash_column(digest, side.titles)
+            if side.listed is not None:
+                _hash_column(digest, side.listed)
         for frame in (self.interactions, self.context):
             for column in frame.iter_columns():
                 _hash_column(digest, column)
         for part, field in self.schema.all_fields():
             digest.update(f"{part} {field}".encode())
         digest.update(repr(sorted(self.schema.min_count.items())).encode())
+        if self.schema.items is not None and self.schema.items.sells_once != "auto":
+            digest.update(f"sells_once {self.schema.items.sells_once}".encode())
         return digest.hexdigest()[:16]
 
     def __repr__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ import polars as pl
 
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.encoding import Encoder
-from gmlfm.data.splits import Split, make_split
+from gmlfm.data.splits import AUTO, Split, make_split
 
 _TAIL_EDGES = (1, 2, 3, 6, 11, 31, 101, 301, 1001)
 
@@ -47,6 +48,7 @@ class Summary:
     catalogue: int
     sparsity: float
     positives: int
+    sells_once: bool
     fields: tuple[FieldSummary, ...]
     tail: tuple[TailStep, ...]
     split: dict[str, Any]
@@ -57,9 +59,9 @@ class Summary:
         return asdict(self)
 
 
-def describe(data: Dataset, split_name: str = "leave-one-out", seed: int = 0) -> Summary:
+def describe(data: Dataset, split_name: str = AUTO, seed: int = 0, split_options: Mapping[str, Any] | None = None) -> Summary:
     encoder = Encoder.fit(data, np.arange(data.n_interactions))
-    split = make_split(data, split_name, seed=seed)
+    split = make_split(data, split_name, seed=seed, **(split_options or {}))
     n_users, n_items = len(data.seen_users), len(data.seen_items)
     return Summary(
         name=data.name,
@@ -71,12 +73,29 @@ def describe(data: Dataset, split_name: str = "leave-one-out", seed: int = 0) ->
         catalogue=len(data.items),
         sparsity=1.0 - _distinct_pairs(data) / (n_users * n_items),
         positives=len(data.positive_rows),
+        sells_once=data.sells_once,
         fields=tuple(_fields(data, encoder)),
         tail=tuple(_tail(np.bincount(data.item_numbers)[data.seen_items])),
         split=_split_summary(data, split),
-        notes=split.notes,
+        notes=(*_single_unit_notes(data), *split.notes),
         warnings=(*data.warnings, *_suspicions(data)),
     )
+
+
+def _single_unit_notes(data: Dataset) -> list[str]:
+    """That items sell once, how that is known, and what can be had."""
+    if not data.sells_once:
+        return []
+    is_single = data.single_unit_items
+    n_sold = int(is_single[data.seen_items].sum())
+    declared = data.schema.items is not None and data.schema.items.sells_once != "auto"
+    reason = "as [items] sells_once says" if declared else "nine in ten sold items have one row"
+    exempt = len(data.seen_items) - n_sold
+    listed = "with listing times" if data.availability is not None else "without listing times ([items] listed)"
+    return [
+        f"items sell once ({reason}): {n_sold:,} sold, {int(is_single.sum()) - n_sold:,} not sold yet, {listed}; "
+        f"{exempt:,} items with more rows are exempt."
+    ]
 
 
 def _distinct_pairs(data: Dataset) -> int:

@@ -68,10 +68,11 @@ class Encoder:
     item_id_type: IdType
 
     @classmethod
-    def fit(cls, data: Dataset, train_rows: Rows | Sequence[int]) -> Encoder:
+    def fit(cls, data: Dataset, train_rows: Rows | Sequence[int], *, all_ids: bool = False) -> Encoder:
         """Learn the rows from training interactions and the catalogue.
 
-        An id has a row when its training positives number `min_count` or more (so a catalogue id without any has none).
+        An id has a row when its training positives number `min_count` or more (so a catalogue id without any has none);
+        all_ids: every id has a row, trained or not, as the published procedure has it.
         A side field's value is counted over the users or items that carry it, a context field's over training rows.
         """
         train_rows = np.asarray(train_rows, dtype=np.int64)
@@ -82,7 +83,8 @@ class Encoder:
         for part in PARTS:
             if part != "context":
                 side, numbers = (data.users, data.user_numbers) if part == "user" else (data.items, data.item_numbers)
-                texts = frequent_ids(side.ids, numbers[trained], data.schema.min_count_of(part, part))
+                minimum = 0 if all_ids else data.schema.min_count_of(part, part)
+                texts = frequent_ids(side.ids, numbers[trained], minimum)
                 learned.append(Learned(part, part, "id", len(texts), texts))
             for field in data.schema.fields_of(part):
                 column = data.columns_of(part)[field.name]

@@ -4,7 +4,7 @@ describes the layout, which any engine may write.
     prepared.json                   what is here: counts, fields, split, shards
     values.parquet                  field, value: the text of each value row, in row order
     users/NNNNN.parquet             number, id, rows, x, the fields as they came (and title); numbers ascending over shards
-    items/NNNNN.parquet
+    items/NNNNN.parquet             the same (and listed: the time from which it could be had)
     interactions/NNNNN.parquet      user, item, part (and time, label, weight, rows, x): all rows of a user in one shard
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -21,13 +21,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gmlfm.data.attributes import PADDING, AttributeTable, FieldCode
+from gmlfm.data.attributes import PADDING, AttributeTable, FieldCode, Part
 from gmlfm.data.columns import without_prefix
+from gmlfm.data.occurrences import ItemBounds, Occurrences, bounds_of
+from gmlfm.data.schema import Field, InteractionsSchema, Repeats, Schema, SideSchema
 from gmlfm.errors import DataError
 from gmlfm.storage import write_text
 
-FORMAT = 2
-_CACHE = "cache"
+FORMAT = 3
+CACHE = "cache"
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,28 @@ class PreparedInfo:
     user_id_type: str = "text"
     item_id_type: str = "text"
     notes: tuple[str, ...] = ()
+    sells_once: bool = False
+    repeats: Repeats = "merge"
+    min_count: dict[str, int] = field(default_factory=dict)
     format: int = field(default=FORMAT)
+
+    @property
+    def schema(self) -> Schema:
+        """What is declared, with the names that the folder's columns have."""
+
+        def declared(part: Part) -> tuple[Field, ...]:
+            codes = [code for code in self.fields if code.part == part]
+            return tuple(Field(code.name, code.kind, weighting=code.weighting) for code in codes if code.kind != "id")
+
+        time, label, weight = (name if name in self.columns else None for name in ("time", "label", "weight"))
+        named = InteractionsSchema(user="user", item="item", time=time, label=label, weight=weight)
+        return Schema(
+            replace(named, repeats=self.repeats, context=declared("context")),
+            self.name,
+            SideSchema(id="user", fields=declared("user")),
+            SideSchema(id="item", fields=declared("item"), sells_once=self.sells_once),
+            self.min_count,
+        )
 
     def write(self, folder: Path) -> None:
         write_text(folder / "prepared.json", json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
@@ -109,38 +132,62 @@ class PreparedData:
             yield self.shard(number)
 
     def shard(self, number: int) -> Shard:
-        frame = self._interactions(number)
-        context = (
-            padded(frame["rows"], frame["x"], self.info.widths["context"])
-            if "rows" in frame.columns
-            else _no_context(frame.height)
-        )
+        frame = self.interactions(number)
         encoded = ("user", "item", "part", "rows", "x")
         columns = frame.select(name for name in frame.columns if name not in encoded and not name.startswith("context "))
+        context = self._context_attributes(frame) if self.info.widths["context"] else _no_context(frame.height)
         return Shard(frame["user"].to_numpy(), frame["item"].to_numpy(), frame["part"].to_numpy(), context, columns)
 
+    def _context_attributes(self, frame: pl.DataFrame) -> AttributeTable:
+        return padded(frame["rows"], frame["x"], self.info.widths["context"])
+
+    @cached_property
+    def occurrences(self) -> Occurrences:
+        """Which items have rows, over all parts; read once."""
+        shards = (self.interactions(number, ["item", "part", "positive"]) for number in range(self.n_shards))
+        return Occurrences.over(shards, self.info.n_items)
+
+    @cached_property
+    def single_unit_items(self) -> npt.NDArray[np.bool_]:
+        """As Dataset.single_unit_items: where items sell once, those with more than one row are exempt one by one."""
+        return ~self.occurrences.is_repeated if self.info.sells_once else np.zeros(self.info.n_items, bool)
+
+    @cached_property
+    def bounds(self) -> ItemBounds | None:
+        """As Dataset.availability: None unless items sell once, listing times are declared and every row has a time."""
+        if not self.info.sells_once or "time" not in self.info.columns:
+            return None
+        names = [f"{shard.name}.parquet" for shard in self.info.items]
+        if "listed" not in pl.read_parquet_schema(self.folder / "items" / names[0]):
+            return None
+        listed = pl.concat(_parquet(self.folder / "items" / name, ["listed"])["listed"] for name in names)
+        time_type = self.interactions(0, ["time"])["time"].dtype
+        shards = (self.interactions(number, ["item", "time"]) for number in range(self.n_shards))
+        return bounds_of(shards, listed, self.single_unit_items, time_type.is_float())
+
     def side(self, side: Literal["users", "items"]) -> pl.DataFrame:
-        """id, the fields as 'field NAME' and the title, if there is one, by number."""
+        """id, the fields as 'field NAME', the title and the listing time, if there are, by number."""
         shards = self.info.users if side == "users" else self.info.items
         return pl.concat(_parquet(self.folder / side / f"{shard.name}.parquet").drop("number", "rows", "x") for shard in shards)
 
     def context(self, number: int) -> pl.DataFrame:
         """The context fields of one shard's interactions, as they came."""
-        return without_prefix(self._interactions(number), "context ")
+        return without_prefix(self.interactions(number), "context ")
 
-    def _interactions(self, number: int) -> pl.DataFrame:
-        return _parquet(self.folder / "interactions" / f"{self.info.interactions[number].name}.parquet")
+    def interactions(self, number: int, columns: list[str] | None = None) -> pl.DataFrame:
+        """One shard's file, all of it or some columns."""
+        return _parquet(self.folder / "interactions" / f"{self.info.interactions[number].name}.parquet", columns)
 
     def _side(self, folder: str, part: str, shards: tuple[ShardInfo, ...], retried: bool = False) -> AttributeTable:
         """Memory-mapped arrays, written beside the Parquet files on first use."""
         width, total = self.info.widths[part], sum(shard.rows for shard in shards)
-        paths = [self.folder / _CACHE / f"{folder}.{kind}.npy" for kind in ("ids", "values")]
+        paths = [self.folder / CACHE / f"{folder}.{kind}.npy" for kind in ("ids", "values")]
         if not all(path.exists() for path in paths):
             paths[0].parent.mkdir(exist_ok=True)
             drafts = [path.with_suffix(".part") for path in paths]
             with drafts[0].open("wb") as ids, drafts[1].open("wb") as values:
-                _write_header(ids, np.int32, (total, width))
-                _write_header(values, np.float32, (total, width))
+                write_header(ids, np.int32, (total, width))
+                write_header(values, np.float32, (total, width))
                 for shard in shards:
                     frame = _parquet(self.folder / folder / f"{shard.name}.parquet")
                     table = padded(frame["rows"], frame["x"], width)
@@ -184,7 +231,7 @@ def unpadded(table: AttributeTable) -> tuple[pl.Series, pl.Series]:
     return lists["rows"], lists["x"]
 
 
-def _write_header(file: IO[bytes], dtype: type, shape: tuple[int, int]) -> None:
+def write_header(file: IO[bytes], dtype: type, shape: tuple[int, int]) -> None:
     header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)
     file.flush()
@@ -194,9 +241,9 @@ def _no_context(n: int) -> AttributeTable:
     return AttributeTable(np.empty((n, 0), np.int32), np.empty((n, 0), np.float32))
 
 
-def _parquet(path: Path) -> pl.DataFrame:
+def _parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
     try:
-        return pl.read_parquet(path, hive_partitioning=False)
+        return pl.read_parquet(path, columns=columns, hive_partitioning=False)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise DataError(f"{path} is missing or damaged ({str(error).splitlines()[0]}); prepare the data again.") from error
 

@@ -8,17 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gmlfm.data.attributes import FIRST_VALUE, FieldCode, Part
+from gmlfm.data.attributes import FIRST_VALUE, FieldCode
 from gmlfm.data.columns import IdType, without_prefix
-from gmlfm.data.dataset import Dataset, Side
+from gmlfm.data.dataset import Dataset, Side, Task
 from gmlfm.data.encoding import Encoder
 from gmlfm.data.prepared import PreparedData, Shard
-from gmlfm.data.schema import Field, InteractionsSchema, Schema, SideSchema
 from gmlfm.data.splits import TEST, TRAIN, UNUSED, VALIDATION, Split
 
 
-def restore(prepared: PreparedData) -> tuple[Dataset, Split, Encoder]:
-    """Encoding the Dataset with the Encoder gives the prepared attributes again."""
+def restore(prepared: PreparedData, task: Task = "topn") -> tuple[Dataset, Split, Encoder]:
+    """Encoding the Dataset with the Encoder gives the prepared attributes again. The Split has the rows that `task` reads."""
     info = prepared.info
     shards = list(prepared.shards())
     users, items = prepared.side("users"), prepared.side("items")
@@ -31,14 +30,14 @@ def restore(prepared: PreparedData) -> tuple[Dataset, Split, Encoder]:
         info.item_id_type,  # type: ignore[arg-type]
     )
     data = Dataset(
-        _schema(info.name, info.fields, info.columns),
+        info.schema,
         pl.concat(pl.DataFrame({"user": shard.users, "item": shard.items}).hstack(shard.columns) for shard in shards),
         pl.concat(prepared.context(number) for number in range(prepared.n_shards)),
         _side(users, encoder.user_id_type),
         _side(items, encoder.item_id_type),
         info.notes,
     )
-    return data, _split(prepared, data, shards), encoder
+    return data, _split(prepared, data, shards, task), encoder
 
 
 def _texts(index: int, field: FieldCode, prepared: PreparedData, users: pl.Series, items: pl.Series) -> pl.Series:
@@ -54,27 +53,12 @@ def _texts(index: int, field: FieldCode, prepared: PreparedData, users: pl.Serie
 
 
 def _side(frame: pl.DataFrame, id_type: IdType) -> Side:
-    titles = frame["title"] if "title" in frame.columns else None
-    return Side(frame["id"], id_type, without_prefix(frame, "field "), titles, frame.height)
+    titles, listed = (frame[name] if name in frame.columns else None for name in ("title", "listed"))
+    return Side(frame["id"], id_type, without_prefix(frame, "field "), titles, frame.height, listed)
 
 
-def _schema(name: str, codes: Sequence[FieldCode], columns: Sequence[str]) -> Schema:
-    def declared(part: Part) -> tuple[Field, ...]:
-        return tuple(
-            Field(code.name, code.kind, weighting=code.weighting) for code in codes if code.part == part and code.kind != "id"
-        )
-
-    time, label, weight = (name if name in columns else None for name in ("time", "label", "weight"))
-    return Schema(
-        InteractionsSchema(user="user", item="item", time=time, label=label, weight=weight, context=declared("context")),
-        name,
-        SideSchema(id="user", fields=declared("user")),
-        SideSchema(id="item", fields=declared("item")),
-    )
-
-
-def _split(prepared: PreparedData, data: Dataset, shards: Sequence[Shard]) -> Split:
-    parts = np.concatenate([shard.parts for shard in shards])
-    train, validation, test, unused = (np.flatnonzero(parts == part) for part in (TRAIN, VALIDATION, TEST, UNUSED))
+def _split(prepared: PreparedData, data: Dataset, shards: Sequence[Shard], task: Task) -> Split:
+    rows, parts = data.rows_for(task), np.concatenate([shard.parts for shard in shards])
+    train, validation, test, unused = (rows[parts[rows] == part] for part in (TRAIN, VALIDATION, TEST, UNUSED))
     options = {"prepared": prepared.info.source_hash}
     return Split(prepared.info.split, train, validation, test, unused, options, data.content_hash)

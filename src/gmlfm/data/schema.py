@@ -14,6 +14,7 @@ Part = Literal["user", "context", "item"]
 Kind = Literal["category", "set", "number"]
 Weighting = Literal["none", "mean", "sqrt"]
 Repeats = Literal["merge", "keep"]
+SellsOnce = Literal["auto"] | bool
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,20 @@ class InteractionsSchema:
 
 @dataclass(frozen=True)
 class SideSchema:
-    """The table of users or of items: one row each."""
+    """The table of users or of items: one row each.
+
+    Of items alone: `listed` names the column of the time from which an item could be had; `sells_once` says that an item is
+    gone with its first sale ("auto": where nine in ten sold items have one row).
+    """
 
     id: str
     path: str | None = None
     fields: tuple[Field, ...] = ()
     title: str | None = None
     read: ReadOptions = field(default_factory=ReadOptions)
+    listed: str | None = None
+    listed_format: str | None = None
+    sells_once: SellsOnce = "auto"
 
 
 @dataclass(frozen=True)
@@ -158,13 +166,20 @@ def _side(content: Mapping[str, Any], key: str, source: str, shared: ReadOptions
         return None
     where = f"{source} [{key}]"
     table = _table(content[key], where)
-    _only(table, _keys_of(SideSchema), where)
-    texts = {name: _text(table[name], f"{where} {name}") for name in table if name not in ("fields", "read")}
+    of_items = {"listed", "listed_format", "sells_once"}
+    _only(table, _keys_of(SideSchema) - (of_items if key == "users" else set()), where)
+    texts = {name: _text(table[name], f"{where} {name}") for name in table if name not in ("fields", "read", "sells_once")}
+    if "listed_format" in texts and "listed" not in texts:
+        raise SchemaError(f'{where} has listed_format but no listed; name the column with listed = "...".')
+    sells_once = table.get("sells_once", "auto")
+    if sells_once not in ("auto", True, False) or (isinstance(sells_once, int) and not isinstance(sells_once, bool)):
+        raise SchemaError(f'{where} sells_once is {sells_once!r}; expected true, false or "auto".')
     for name in ("id", *(("path",) if needs_path else ())):
         if name not in texts:
             raise SchemaError(f"{where} has no '{name}'; write {name} = \"...\".")
     return SideSchema(
         **texts,
+        sells_once=sells_once,
         fields=_fields(table.get("fields", {}), f"{where} fields"),
         read=_read_options(table.get("read", {}), f"{where} read", shared),
     )

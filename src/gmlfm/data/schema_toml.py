@@ -44,10 +44,12 @@ def _interactions(table: InteractionsSchema, reasons: Mapping[str, str]) -> list
 
 def _side(table: SideSchema, title: str, reasons: Mapping[str, str]) -> list[str]:
     lines = []
-    for key in ("path", "id", "title"):
+    for key in ("path", "id", "title", "listed", "listed_format"):
         value = getattr(table, key)
         if value is not None:
             lines.append(_assignment(key, _quote(value), reasons.get(f"{title}.{key}")))
+    if table.sells_once != "auto":
+        lines.append(_assignment("sells_once", str(table.sells_once).lower(), reasons.get(f"{title}.sells_once")))
     lines += _unused(title, reasons)
     if table.fields:
         lines += ["", f"[{title}.fields]", *_fields(table.fields, f"{title}.fields", reasons)]

@@ -15,10 +15,31 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.dataset import Dataset, Rows, Task
+from gmlfm.data.split_cold_start import COLD_GROUPS, cold_start
+from gmlfm.data.split_files import split_files
+from gmlfm.data.split_parts import TEST, TRAIN, UNUSED, VALIDATION, Assignment, SplitView, check_shares, places_of_user
+from gmlfm.data.split_rules import NO_TEST_NOTE, NO_TIME_NOTE, auto_split, repeats_note, time_cuts
 from gmlfm.errors import DataError, OptionError, did_you_mean
 
+__all__ = [
+    "AUTO",
+    "COLD_GROUPS",
+    "NEWCOMER_GROUPS",
+    "SPLITS",
+    "TEST",
+    "TRAIN",
+    "UNUSED",
+    "VALIDATION",
+    "Split",
+    "check_split",
+    "default_split",
+    "leave_last_out",
+    "make_split",
+    "random_parts",
+]
+
+AUTO = "auto"  # leave-one-out; by time where items sell once, at random where no time is declared
 NEWCOMER_GROUPS = ("warm-warm", "warm-new", "new-warm", "new-new")
-COLD_GROUPS = ("W-W", "W-C", "C-W", "C-C")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +60,10 @@ class Split:
     validation_groups: npt.NDArray[np.int8] | None = None
     test_groups: npt.NDArray[np.int8] | None = None
     notes: tuple[str, ...] = ()
+    # Candidate lists brought from outside (split `files`): (rows of the part, C) item numbers without the row's own item, -1
+    # where a list is shorter.
+    validation_candidates: npt.NDArray[np.int32] | None = None
+    test_candidates: npt.NDArray[np.int32] | None = None
 
     @cached_property
     def hash(self) -> str:
@@ -48,47 +73,33 @@ class Split:
         for rows in (self.train, self.validation, self.test, self.unused):
             digest.update(f"|{len(rows)}|".encode())
             digest.update(rows.astype("<i8").tobytes())
+        for lists in (self.validation_candidates, self.test_candidates):
+            if lists is not None:
+                digest.update(f"|{lists.shape}|".encode() + lists.astype("<i4").tobytes())
         return digest.hexdigest()[:16]
 
 
-@dataclass(frozen=True)
-class _View:
-    """The task's rows as columns, in the order of time, then of the file."""
-
-    data: Dataset
-    rows: Rows
-    users: npt.NDArray[np.int32]
-    items: npt.NDArray[np.int32]
-    rng: np.random.Generator
-
-    def times(self, name: str) -> npt.NDArray[Any]:
-        if "time" not in self.data.interactions.columns:
-            raise DataError(
-                f"the split '{name}' needs times, but dataset '{self.data.name}' declares none; set [interactions] time."
-            )
-        times = self.data.interactions["time"]
-        if times.null_count():
-            raise DataError(f"the split '{name}' needs a time in every row; {times.null_count():,} rows have none.")
-        return times.to_numpy()[self.rows]
+def check_split(name: str) -> None:
+    if name != AUTO and name not in SPLITS:
+        raise OptionError(f"split is '{name}'{did_you_mean(name, (AUTO, *SPLITS))}")
 
 
-@dataclass
-class _Assignment:
-    """A part for each row of a view: TRAIN, VALIDATION, TEST or UNUSED."""
-
-    parts: npt.NDArray[np.int8]
-    groups: npt.NDArray[np.int8] | None = None
-    group_names: tuple[str, ...] = ()
-    notes: list[str] = field(default_factory=list)
-
-
-TRAIN, VALIDATION, TEST, UNUSED = 0, 1, 2, 3
+def default_split(data: Dataset, task: Task = "topn") -> tuple[str, str]:
+    """The split that `auto` stands for, and why, in one sentence; empty where it is the usual one."""
+    return auto_split(
+        task,
+        declares_time="time" in data.interactions.columns,
+        has_all_times=data.has_all_times,
+        sells_once=data.sells_once,
+    )
 
 
-def make_split(data: Dataset, name: str = "leave-one-out", *, seed: int = 0, task: Task = "topn", **options: Any) -> Split:
+def make_split(data: Dataset, name: str = AUTO, *, seed: int = 0, task: Task = "topn", **options: Any) -> Split:
     """Split the rows that `task` learns from. The names are the keys of SPLITS; options are those of its function."""
-    if name not in SPLITS:
-        raise OptionError(f"split is '{name}'{did_you_mean(name, SPLITS)}")
+    check_split(name)
+    reason = ""
+    if name == AUTO:
+        name, reason = default_split(data, task)
     allowed = list(inspect.signature(SPLITS[name]).parameters)[1:]
     for key in options:
         if key not in allowed:
@@ -96,8 +107,11 @@ def make_split(data: Dataset, name: str = "leave-one-out", *, seed: int = 0, tas
     if seed < 0:
         raise OptionError(f"seed is {seed}; expected 0 or more.")
     rows = data.order_in_time(data.rows_for(task))
-    view = _View(data, rows, data.user_numbers[rows], data.item_numbers[rows], np.random.default_rng(seed))
+    view = SplitView(data, rows, data.user_numbers[rows], data.item_numbers[rows], np.random.default_rng(seed), task)
     assignment = SPLITS[name](view, **options)
+    if reason:
+        assignment.notes.insert(0, reason)
+    assignment.notes.extend(_repeats_note(view, assignment.parts))
     by_part, groups = [], []
     for part in (TRAIN, VALIDATION, TEST, UNUSED):
         chosen = np.flatnonzero(assignment.parts == part)
@@ -112,18 +126,30 @@ def make_split(data: Dataset, name: str = "leave-one-out", *, seed: int = 0, tas
         validation=by_part[VALIDATION],
         test=by_part[TEST],
         unused=by_part[UNUSED],
-        options={"seed": seed, "task": task, **options},
+        options={"seed": seed, "task": task, **(options if assignment.options is None else assignment.options)},
         data_hash=data.content_hash,
         group_names=assignment.group_names,
         validation_groups=groups[VALIDATION],
         test_groups=groups[TEST],
         notes=tuple(assignment.notes),
+        validation_candidates=assignment.validation_candidates,
+        test_candidates=assignment.test_candidates,
     )
+
+
+def _repeats_note(view: SplitView, parts: npt.NDArray[np.int8]) -> list[str]:
+    """How many tested pairs are also trained on, where the data keep repeats."""
+    if view.data.schema.interactions.repeats != "keep":
+        return []
+    pairs = view.users.astype(np.int64) * len(view.data.items) + view.items
+    n_tested = int((parts == TEST).sum())
+    n_trained = int(np.isin(pairs[parts == TEST], pairs[parts == TRAIN]).sum())
+    return repeats_note(n_trained, n_tested)
 
 
 def random_parts(n: int, validation: float, test: float, rng: np.random.Generator) -> npt.NDArray[np.int8]:
     """A seeded random part for each of n rows, in exact shares (rounded)."""
-    _check_shares(validation=validation, test=test)
+    check_shares(validation=validation, test=test)
     parts = np.zeros(n, np.int8)
     shuffled = rng.permutation(n)
     n_validation, n_test = round(n * validation), round(n * test)
@@ -137,35 +163,24 @@ def leave_last_out(users: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int8]:
 
     users: the user number of each row, rows in the order of time. Returns each row's part.
     """
-    from_first, from_last = _places(users)
+    from_first, from_last = places_of_user(users)
     parts = np.where(from_last == 0, TEST, np.where(from_last == 1, VALIDATION, TRAIN))
     return np.where(from_first + from_last >= 2, parts, TRAIN).astype(np.int8)
 
 
-def _places(users: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Each row's place among the rows of its user, counted from the first and from the last, both from 0."""
-    by_user = np.argsort(users, kind="stable")
-    starts = np.flatnonzero(np.diff(users[by_user], prepend=-1))
-    lengths = np.diff(np.append(starts, len(users)))
-    from_first, from_last = np.empty(len(users), np.int64), np.empty(len(users), np.int64)
-    from_first[by_user] = np.arange(len(users)) - np.repeat(starts, lengths)
-    from_last[by_user] = np.repeat(lengths, lengths) - 1 - from_first[by_user]
-    return from_first, from_last
+def _random(view: SplitView, validation: float = 0.2, test: float = 0.1) -> Assignment:
+    return Assignment(random_parts(len(view.rows), validation, test, view.rng))
 
 
-def _random(view: _View, validation: float = 0.2, test: float = 0.1) -> _Assignment:
-    return _Assignment(random_parts(len(view.rows), validation, test, view.rng))
-
-
-def _leave_one_out(view: _View) -> _Assignment:
-    assignment = _Assignment(np.zeros(len(view.rows), np.int8))
+def _leave_one_out(view: SplitView) -> Assignment:
+    assignment = Assignment(np.zeros(len(view.rows), np.int8))
     _hold_out_last(view, np.ones(len(view.rows), bool), assignment)
     if "time" not in view.data.interactions.columns:
-        assignment.notes.append("no time is declared: the order of the file decides which row is the latest.")
+        assignment.notes.append(NO_TIME_NOTE)
     return assignment
 
 
-def _hold_out_last(view: _View, eligible: npt.NDArray[np.bool_], assignment: _Assignment) -> None:
+def _hold_out_last(view: SplitView, eligible: npt.NDArray[np.bool_], assignment: Assignment) -> None:
     """leave_last_out over the eligible rows alone, with a note on users who have too few."""
     users = view.users[eligible]
     parts = leave_last_out(users)
@@ -175,38 +190,40 @@ def _hold_out_last(view: _View, eligible: npt.NDArray[np.bool_], assignment: _As
         assignment.notes.append(f"{n_short:,} users have fewer than 3 rows: all theirs are trained on, none tested.")
 
 
-def _global_time(view: _View, validation: float = 0.1, test: float = 0.1) -> _Assignment:
+def _global_time(view: SplitView, validation: float = 0.1, test: float = 0.1) -> Assignment:
     """Cut at two moments; rows of the same moment stay together, on the earlier side."""
-    _check_shares(validation=validation, test=test)
+    check_shares(validation=validation, test=test)
     times = view.times("global-time")
-    n = len(times)
-    last_train, last_validation = (times[max(round(n * share) - 1, 0)] for share in (1 - validation - test, 1 - test))
+    last_train, last_validation = (times[place] for place in time_cuts(len(times), validation, test))
     parts = np.where(times <= last_train, TRAIN, np.where(times <= last_validation, VALIDATION, TEST)).astype(np.int8)
-    assignment = _Assignment(parts)
+    assignment = Assignment(parts)
     if TEST not in parts:
-        assignment.notes.append("no row is later than the second cut: the times are too much alike for a test part.")
+        assignment.notes.append(NO_TEST_NOTE)
     return assignment
 
 
-def _newcomers(view: _View, share: float = 0.1, validation_share: float = 0.05) -> _Assignment:
+def _newcomers(view: SplitView, share: float = 0.1, validation_share: float = 0.05) -> Assignment:
     """A share of users and of items is unseen in training, one set for validation and another for test.
 
     Tested are: the latest row of each new user with a warm item (new-warm), every row of a new item by a warm user
     (warm-new) or by a new one (new-new), and the latest row of each warm user (warm-warm). A new user's other rows are
     unused: they are the history that a newcomer may bring.
     """
-    _check_shares(share=share, validation_share=validation_share)
+    check_shares(share=share, validation_share=validation_share)
     user_parts = _pick_newcomers(view.data.users.ids, view.users, share, validation_share, view.rng)[view.users]
     item_parts = _pick_newcomers(view.data.items.ids, view.items, share, validation_share, view.rng)[view.items]
     warm_user, warm_item = user_parts == TRAIN, item_parts == TRAIN
-    groups = (2 * ~warm_user + ~warm_item).astype(np.int8)
-    assignment = _Assignment(np.full(len(view.rows), UNUSED, np.int8), groups, NEWCOMER_GROUPS)
+    assignment = Assignment(np.full(len(view.rows), UNUSED, np.int8), group_names=NEWCOMER_GROUPS)
     _hold_out_last(view, warm_user & warm_item, assignment)
     new_with_warm = np.flatnonzero(~warm_user & warm_item)
-    latest = new_with_warm[_places(view.users[new_with_warm])[1] == 0]
+    latest = new_with_warm[places_of_user(view.users[new_with_warm])[1] == 0]
     assignment.parts[latest] = user_parts[latest]
     of_new_item = ~warm_item & (warm_user | (user_parts == item_parts))
     assignment.parts[of_new_item] = item_parts[of_new_item]
+    # Warm is who and what training has met: holding out the last rows may have left an item, or a user, without any.
+    is_train = assignment.parts == TRAIN
+    new_user, new_item = (~np.isin(side, side[is_train]) for side in (view.users, view.items))
+    assignment.groups = (2 * new_user + new_item).astype(np.int8)
     return assignment
 
 
@@ -222,88 +239,16 @@ def _pick_newcomers(
     return parts
 
 
-def _cold_start(
-    view: _View,
-    ratings: int = 20,
-    adapt: int = 15,
-    interactions: int | None = None,
-    warm_time: float = 0.8,
-    warm_items: int = 10,
-    test_share: float = 0.2,
-    validation_share: float = 0.1,
-) -> _Assignment:
-    """The four groups of the paper's cold-start figure, after the MAMO paper.
-
-    Selected are the first `ratings` rows of users with `ratings` or more. A user is cold when the first of
-    them is later than the time by which `warm_time` of all rows were made; an item is warm with more than `warm_items` of
-    the selected rows.
-    Tested users: `test_share` of the warm ones and all cold ones less `validation_share`, which serve validation. Of
-    theirs the first `adapt` rows (or only `interactions` of these) are trained on and the rest are scored; of all other
-    users every selected row is trained on.
-    """
-    interactions = adapt if interactions is None else interactions
-    if not 0 < adapt < ratings or not 0 <= interactions <= adapt:
-        raise OptionError(
-            f"cold-start got ratings={ratings}, adapt={adapt}, interactions={interactions}; "
-            "expected 0 < adapt < ratings and 0 <= interactions <= adapt."
-        )
-    _check_shares(test_share=test_share, validation_share=validation_share)
-    if not 0 < warm_time < 1:
-        raise OptionError(f"warm_time is {warm_time}; expected a share above 0 and below 1.")
-    times = view.times("cold-start")
-    from_first, from_last = _places(view.users)
-    selected = (from_first + from_last + 1 >= ratings) & (from_first < ratings)
-    if not selected.any():
-        raise DataError(f"the split 'cold-start' needs users with {ratings} rows or more; there are none.")
-    moment = np.quantile(times, warm_time, method="inverted_cdf")
-    cold_user = np.zeros(len(view.data.users), bool)
-    cold_user[view.users[selected & (from_first == 0) & (times > moment)]] = True
-    cold_item = np.bincount(view.items[selected], minlength=len(view.data.items)) <= warm_items
-    role = np.zeros(len(view.data.users), np.int8)
-    ids = view.data.users.ids
-    for is_cold, share in ((False, test_share), (True, 1.0 - validation_share)):
-        members = np.unique(view.users[selected & (cold_user[view.users] == is_cold)])
-        members = members[ids[members].arg_sort().to_numpy()]
-        shuffled = view.rng.permutation(members)
-        n_validation = round(len(members) * validation_share)
-        role[shuffled[:n_validation]] = VALIDATION
-        role[shuffled[n_validation : n_validation + round(len(members) * share)]] = TEST
-    row_role = role[view.users]
-    parts = np.where(
-        row_role == TRAIN, TRAIN, np.where(from_first < interactions, TRAIN, np.where(from_first < adapt, UNUSED, row_role))
-    )
-    groups = (2 * cold_user[view.users] + cold_item[view.items]).astype(np.int8)
-    assignment = _Assignment(np.where(selected, parts, UNUSED).astype(np.int8), groups, COLD_GROUPS)
-    users, items = np.unique(view.users[selected]), np.unique(view.items[selected])
-    n_cold, n_cold_items = int(cold_user[users].sum()), int(cold_item[items].sum())
-    assignment.notes.append(
-        f"{len(users) - n_cold:,} warm and {n_cold:,} cold users, "
-        f"{len(items) - n_cold_items:,} warm and {n_cold_items:,} cold items."
-    )
-    n_short = len(np.unique(view.users)) - len(users)
-    if n_short:
-        assignment.notes.append(f"{n_short:,} users have fewer than {ratings} rows and take no part.")
-    return assignment
+def _none(view: SplitView) -> Assignment:
+    return Assignment(np.zeros(len(view.rows), np.int8))
 
 
-def _none(view: _View) -> _Assignment:
-    return _Assignment(np.zeros(len(view.rows), np.int8))
-
-
-SPLITS: dict[str, Callable[..., _Assignment]] = {
+SPLITS: dict[str, Callable[..., Assignment]] = {
     "leave-one-out": _leave_one_out,
     "random": _random,
     "global-time": _global_time,
     "newcomers": _newcomers,
-    "cold-start": _cold_start,
+    "cold-start": cold_start,
+    "files": split_files,
     "none": _none,
 }
-
-
-def _check_shares(**shares: float) -> None:
-    for name, share in shares.items():
-        if not 0 <= share < 1:
-            raise OptionError(f"{name} is {share}; expected a share of at least 0 and below 1.")
-    if sum(shares.values()) >= 1:
-        names = " + ".join(shares)
-        raise OptionError(f"{names} is {sum(shares.values()):g}; their sum must stay below 1, or nothing is left to train on.")

@@ -24,6 +24,8 @@ def save_dataset(data: Dataset, folder: Path) -> None:
         columns = [side.ids.alias("id"), *(column.alias(f"field {column.name}") for column in side.fields.iter_columns())]
         if side.titles is not None:
             columns.append(side.titles.alias("title"))
+        if side.listed is not None:
+            columns.append(side.listed.alias("listed"))
         pl.DataFrame(columns).write_parquet(folder / f"{name}.parquet")
     context = [column.alias(f"context {column.name}") for column in data.context.iter_columns()]
     data.interactions.with_columns(context).write_parquet(folder / "interactions.parquet")
@@ -66,6 +68,10 @@ def save_split(split: Split, folder: Path) -> None:
         for part, (rows, group) in enumerate(zip(parts, groups, strict=True))
     ]
     pl.concat(frames).write_parquet(folder / "split.parquet")
+    candidates = {"validation": split.validation_candidates, "test": split.test_candidates}
+    for name, lists in candidates.items():
+        if lists is not None:
+            pl.DataFrame({"item": lists.ravel()}).write_parquet(folder / f"{name}_candidates.parquet")
     metadata = {
         "name": split.name,
         "hash": split.hash,
@@ -73,6 +79,7 @@ def save_split(split: Split, folder: Path) -> None:
         "data_hash": split.data_hash,
         "group_names": split.group_names,
         "notes": split.notes,
+        "candidates": {name: lists.shape for name, lists in candidates.items() if lists is not None},
     }
     (folder / "split.json").write_text(json.dumps(metadata, indent=1), encoding="utf-8")
 
@@ -81,6 +88,12 @@ def load_split(folder: Path) -> Split:
     try:
         metadata = json.loads((folder / "split.json").read_text(encoding="utf-8"))
         frame = pl.read_parquet(folder / "split.parquet")
+        # Runs of before the split `files` have no such key.
+        shapes = metadata.get("candidates", {})
+        candidates = {
+            name: pl.read_parquet(folder / f"{name}_candidates.parquet")["item"].to_numpy().reshape(shape)
+            for name, shape in shapes.items()
+        }
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         raise DataError(f"{folder} holds no readable split ({str(error).splitlines()[0]}).") from error
     by_part = [frame.filter(pl.col("part") == part) for part in (TRAIN, VALIDATION, TEST, UNUSED)]
@@ -97,6 +110,8 @@ def load_split(folder: Path) -> Split:
         validation_groups=by_part[VALIDATION]["group"].to_numpy() if grouped else None,
         test_groups=by_part[TEST]["group"].to_numpy() if grouped else None,
         notes=tuple(metadata["notes"]),
+        validation_candidates=candidates.get("validation"),
+        test_candidates=candidates.get("test"),
     )
     if split.hash != metadata["hash"]:
         raise DataError(f"{folder} holds a damaged split: its rows do not fit its hash.")
@@ -105,8 +120,8 @@ def load_split(folder: Path) -> Split:
 
 def _side(folder: Path, name: str, metadata: dict[str, Any]) -> Side:
     frame = pl.read_parquet(folder / f"{name}.parquet")
-    titles = frame["title"] if "title" in frame.columns else None
-    return Side(frame["id"], metadata["id_type"], without_prefix(frame, "field "), titles, metadata["n_listed"])
+    titles, listed = (frame[column] if column in frame.columns else None for column in ("title", "listed"))
+    return Side(frame["id"], metadata["id_type"], without_prefix(frame, "field "), titles, metadata["n_listed"], listed)
 
 
 def _schema(content: dict[str, Any]) -> Schema:

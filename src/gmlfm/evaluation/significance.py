@@ -1,9 +1,10 @@
-"""Is one run better than another? Paired tests over the same queries, and bootstrap intervals."""
+"""Is one run better than another? Paired tests over the same queries; intervals by the bootstrap and over users."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,7 @@ from gmlfm.errors import DataError
 
 Floats = npt.NDArray[np.float64]
 _VALUES_PER_BATCH = 1_000_000
+_NORMAL_95 = 1.959963984540054
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,25 @@ def bootstrap_interval(values: Floats, seed: int = 0, n: int = 2000, share: floa
         rng=np.random.default_rng(seed),
     ).confidence_interval
     return float(interval.low), float(interval.high)
+
+
+def error_over_users(values: Floats, users: npt.NDArray[np.integer[Any]]) -> float:
+    r"""The standard error of the mean over queries, users counting as drawn and each with all of their queries.
+
+    .. math:: \frac1n \sqrt{\frac{U}{U - 1} \sum_{u=1}^U \Big( \sum_{q \in u} (x_q - \bar x) \Big)^2}
+
+    With a query a user this is the standard deviation over the root of n. 0 where there is but one user.
+    """
+    _, numbers = np.unique(users, return_inverse=True)
+    sums = np.bincount(numbers, weights=values - values.mean())
+    if len(sums) < 2:
+        return 0.0
+    return float(np.sqrt(len(sums) / (len(sums) - 1) * np.sum(sums**2)) / len(values))
+
+
+def normal_interval(mean: float, error: float) -> tuple[float, float]:
+    """95 %: 1.96 standard errors to either side."""
+    return mean - _NORMAL_95 * error, mean + _NORMAL_95 * error
 
 
 def paired_t_test(differences: Floats) -> float:

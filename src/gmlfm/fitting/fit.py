@@ -11,22 +11,24 @@ import torch
 
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.prepared import PreparedData
+from gmlfm.data.splits import AUTO
 from gmlfm.errors import OptionError
 from gmlfm.fitting.memory import MemoryPlan
 from gmlfm.fitting.plan import FitPlan, Stage, chosen_device
 from gmlfm.fitting.run import FittedRun, Refit
 from gmlfm.fitting.shards import ShardPlan
-from gmlfm.models.base import FitReport
+from gmlfm.models.base import FitInputs, FitReport, Model
 from gmlfm.models.registry import authors_mistakes
+from gmlfm.training.best import BestWeights
 from gmlfm.training.settings import Settings
-from gmlfm.training.trainer import NullObserver, Observer
+from gmlfm.training.trainer import DivergedError, NullObserver, Observer
 
 
 def fit(
     data: Dataset | PreparedData,
     settings: Settings,
     *,
-    split: str = "leave-one-out",
+    split: str = AUTO,
     split_options: Mapping[str, Any] | None = None,
     refit: bool | str | Refit = False,
     folder: Path | None = None,
@@ -59,17 +61,43 @@ def make_plan(
 
 
 def _fit(plan: FitPlan, refit: Refit, stage: Stage) -> FittedRun:
-    """A model that makes no choice on validation is fitted on the rows of the refit at once."""
-    settings, report = plan.settings, FitReport()
+    """A model that makes no choice on validation is fitted on the rows of the refit at once.
+
+    Where the refit diverges, the model of the selection is what remains, and the report says so.
+    """
+    settings, report, selected = plan.settings, FitReport(), BestWeights()
     if refit is Refit.NONE or settings.info.cls.learns_in_epochs:
         inputs = plan.selection_inputs()
         model = settings.build(inputs.layout)
         with authors_mistakes(settings.info.cls):
             report = model.fit(inputs, stage)
+            if not settings.info.cls.learns_in_epochs:
+                report = _validated(plan, model, inputs, report)
         if refit is Refit.NONE or report.diverged:
             return plan.finish(model, inputs, Refit.NONE, report)
+        selected.keep(model.state_dict())  # not the model: a large table beside the one in training may be too much
     inputs = plan.refit_inputs(refit)
     model = settings.build(inputs.layout)
-    with authors_mistakes(settings.info.cls):
-        second = model.fit(inputs, replace(stage, epochs=max(report.best_epoch, 1)))
-    return plan.finish(model, inputs, refit, replace(report, diverged=second.diverged))
+    try:
+        with authors_mistakes(settings.info.cls):
+            diverged = model.fit(inputs, replace(stage, epochs=max(report.best_epoch, 1))).diverged
+    except DivergedError as error:
+        if not selected:
+            raise
+        diverged = str(error)
+    if not diverged:
+        return plan.finish(model, inputs, refit, report)
+    inputs = plan.selection_inputs()
+    model = settings.build(inputs.layout)
+    model.attach(inputs)
+    model.load_state_dict(selected.tensors())
+    message = f"the {refit.label} diverged, so the model without it is kept, of epoch {report.best_epoch}: {diverged}"
+    return plan.finish(model, inputs, Refit.NONE, replace(report, diverged=message))
+
+
+def _validated(plan: FitPlan, model: Model, inputs: FitInputs, report: FitReport) -> FitReport:
+    """A model that is fitted at once is measured by what chooses the others' epochs, so that their figures compare."""
+    validate = plan.validator(inputs)
+    if validate is None:
+        return report
+    return replace(report, validation=dict(validate(model)), protocol=plan.validation_protocol)

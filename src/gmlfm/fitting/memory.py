@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.encoding import Encoded, Encoder
-from gmlfm.data.splits import make_split
+from gmlfm.data.splits import AUTO, make_split
+from gmlfm.data.times import in_order
 from gmlfm.errors import DataError, OptionError
 from gmlfm.evaluation.metrics import default_metric
 from gmlfm.evaluation.protocols import evaluate_held_out, evaluate_labels, protocol_for
@@ -19,10 +20,11 @@ from gmlfm.fitting.plan import FitPlan
 from gmlfm.fitting.run import FittedRun, Refit, learned_interactions, learned_rows, positives_of, ratings_of
 from gmlfm.models.base import FitInputs, FitReport, Layout, Model
 from gmlfm.retrieval import ModelRanker
+from gmlfm.training.sampling.availability import training_negatives
 from gmlfm.training.sampling.batches import Batches, LabelledBatches, RankingBatches
 from gmlfm.training.sampling.groups import IdRows
 from gmlfm.training.sampling.instances import Instances, implicit_instances
-from gmlfm.training.sampling.negatives import TrainingNegatives, training_sampler
+from gmlfm.training.sampling.new_items import NewItems
 from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import Validate
 
@@ -33,14 +35,16 @@ class MemoryPlan(FitPlan):
         self.data = data
         self.instances: Instances | None = None
         self._label_scale = (0.0, 1.0)
-        if settings.task == "implicit" and split not in ("leave-one-out", "random"):
+        if settings.task == "implicit" and split not in (AUTO, "random"):
             raise OptionError(
                 f"the task 'implicit' splits its drawn instances at random, 70/20/10; '{split}' cannot be asked for."
             )
         if settings.task == "implicit":
-            self.instances = implicit_instances(data, settings.batches.n_negatives or 2, int(options.get("seed", 0)))
+            n_negatives, seed = settings.batches.n_negatives or 2, int(options.get("seed", 0))
+            self.instances = implicit_instances(data, n_negatives, seed, as_published=settings.preset == "paper")
             self.split = self.instances.split
         else:
+            split = "leave-one-out" if settings.as_published and split == AUTO else split  # as the paper splits
             self.split = make_split(data, split, task=settings.task, **{"seed": 0, **options})  # type: ignore[arg-type]
         if settings.task == "rating":
             self._label_scale = centre_and_spread(data.interactions["label"].to_numpy()[self.split.train])
@@ -79,7 +83,7 @@ class MemoryPlan(FitPlan):
             return None
 
         def validate(model: Model) -> Mapping[str, float]:
-            ranker = ModelRanker(model.over(inputs.items), inputs.encoded)
+            ranker = ModelRanker(model.over(inputs.items) if model.learns_in_epochs else model, inputs.encoded)
             if self.settings.task == "topn":
                 part = "test" if published else "validation"
                 metrics = evaluate_held_out(ranker, self.data, self.split, part, self._protocol).balanced()
@@ -100,11 +104,11 @@ class MemoryPlan(FitPlan):
 
     @property
     def _protocol(self) -> str:
-        return "paper" if self.settings.as_published else protocol_for(self.data)
+        return "paper" if self.settings.as_published else protocol_for(self.data, self.split)
 
     def _inputs(self, rows: Rows) -> FitInputs:
         interactions = learned_interactions(rows, self.instances)
-        encoder = self._encoder = Encoder.fit(self.data, interactions)
+        encoder = self._encoder = Encoder.fit(self.data, interactions, all_ids=self.settings.preset == "paper")
         encoded = encoder.encode(self.data)
         return FitInputs(
             Layout(encoder.fields),
@@ -131,15 +135,20 @@ class MemoryPlan(FitPlan):
     def _batches(self, rows: Rows, encoder: Encoder, encoded: Encoded) -> Batches:
         data, options, n_items = self.data, self.settings.batches, len(encoded.item)
         if self.settings.task == "topn":
+            rows, negatives = training_negatives(data, rows, self.split.name, options)
             users, items = data.user_numbers[rows], data.item_numbers[rows]
-            id_rows = IdRows.from_counts(encoder.fields, np.bincount(items, minlength=n_items), encoded.item)
-            sampler = training_sampler(data, rows)
-            negatives = TrainingNegatives(sampler, users, options.n_negatives, options.seed, options.fresh)
-            times = data.places_in_time[rows]
+            times, counts = data.places_in_time[rows], np.bincount(items, minlength=n_items)
+            moments = in_order(data.interactions["time"])[rows] if "time" in data.interactions.columns else rows
+            new_items = NewItems.estimate(items, moments, n_items)
+            if negatives.times is not None:
+                new_items = new_items.among(items, moments, negatives)
+            published = self.settings.preset == "paper"
+            id_rows = IdRows.from_counts(encoder.fields, counts, encoded.item, new_items, as_published=published)
             return RankingBatches(users, items, rows, encoded, id_rows, negatives, options, self._weights(rows), times)
         users, items, labels, interactions = labelled(self.data, self.instances, rows)
         chosen = items[labels > 0] if self.instances else items
-        id_rows = IdRows.from_counts(encoder.fields, np.bincount(chosen, minlength=n_items), encoded.item)
+        counts, published = np.bincount(chosen, minlength=n_items), self.settings.preset == "paper"
+        id_rows = IdRows.from_counts(encoder.fields, counts, encoded.item, as_published=published)
         centre, spread = self._label_scale
         scaled, times = (labels - centre) / spread, data.places_in_time[interactions]
         return LabelledBatches(users, items, scaled, interactions, encoded, id_rows, options, times)

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from gmlfm.errors import OptionError
 from gmlfm.evaluation.metrics import default_metric
 from gmlfm.fitting.run import FittedRun, Refit
-from gmlfm.models.base import FitInputs, FitReport, Model
+from gmlfm.models.base import FitInputs, FitReport, Floats, Model, UserSide
 from gmlfm.models.episodic import EpisodicModel
 from gmlfm.models.gradient import GradientModel
 from gmlfm.storage import free_memory, write_text
@@ -25,6 +26,7 @@ from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import EpochReport, Observer, Resumable, Trainer, Validate
 
 CHECKPOINTS, CHECKPOINTS_OF_REFIT, CURVE, STAMP = "checkpoints", "checkpoints-refit", "curve.jsonl", "fit.json"
+_SAMPLED_RATINGS = 64
 
 
 class FitPlan(ABC):
@@ -107,7 +109,14 @@ class Stage:
         return report
 
     def train_episodes(self, model: EpisodicModel, inputs: FitInputs) -> FitReport:
-        return self._run(EpisodeTrainer(model, inputs.ratings(), self._options), inputs)
+        ratings = inputs.ratings()
+        places = np.linspace(0, len(ratings.users) - 1, min(len(ratings.users), _SAMPLED_RATINGS)).astype(np.int64)
+
+        def sample_scores() -> Floats:
+            users, items = ratings.users[places], ratings.items[places]
+            return model.score_pairs(UserSide(users, inputs.encoded.user_side(users, None)), items[:, None])[:, 0]
+
+        return self._run(EpisodeTrainer(model, ratings, self._options, sample_scores), inputs)
 
     @property
     def _options(self) -> TrainingOptions:

@@ -12,7 +12,7 @@ from torch import nn
 class KernelSpec:
     """parameters: all dense parameters of the model, in the order in which the kernel has them packed.
 
-    ids_only: of each side only the first attribute counts.
+    ids_only: of each side only the id, its first attribute, counts, and at x = 1 whatever its x.
     """
 
     k: int

@@ -21,7 +21,10 @@ _L2 = Setting("weight of |W|^2 in the loss", least=0, search=Choice((0.0, 0.0001
 
 
 class AFM(FactorModel):
-    """A row is (w, v): O(F^2 K A) a row. dropout falls on the attended sum; attention_l2 is the weight of |W|^2 in the loss."""
+    """A row is (w, v): O(F^2 K A) a row. dropout falls on the attended sum; attention_l2 is the weight of |W|^2 in the loss.
+
+    The softmax is over the pairs of all attributes, those of x = 0 too: without them a score would jump at x = 0.
+    """
 
     def __init__(
         self,
@@ -45,7 +48,7 @@ class AFM(FactorModel):
         factors = scaled(rows[:, 1:], whole)
         products = factors[..., left, :] * factors[..., right, :]
         logits = self.importance(torch.relu(self.attend(products))).squeeze(-1)
-        is_present = (whole.x[..., left] != 0) & (whole.x[..., right] != 0)
+        is_present = whole.is_present[..., left] & whole.is_present[..., right]
         # A row with one attribute has no pair: its weights must not become 0 / 0.
         attention = torch.softmax(logits.masked_fill(~is_present, -1e30), dim=-1) * is_present
         pooled: Tensor = self.drop((attention.unsqueeze(-1) * products).sum(-2))
@@ -57,8 +60,12 @@ class AFM(FactorModel):
 
 def _together(user_side: Attributes, item_side: Attributes) -> Attributes:
     """Whole rows: (B, F), (B, G, F') -> (B, G, F + F')."""
-    shape = (-1, item_side.ids.shape[1], -1)
+
+    def joined(user: Tensor, item: Tensor) -> Tensor:
+        return torch.cat([user.unsqueeze(1).expand(-1, item.shape[1], -1), item], dim=-1)
+
     return Attributes(
-        torch.cat([user_side.ids.unsqueeze(1).expand(shape), item_side.ids], dim=-1),
-        torch.cat([user_side.x.unsqueeze(1).expand(shape), item_side.x], dim=-1),
+        joined(user_side.ids, item_side.ids),
+        joined(user_side.x, item_side.x),
+        is_present=joined(user_side.is_present, item_side.is_present),
     )

@@ -181,6 +181,7 @@ class Model(ABC):
     inputs: ClassVar[Inputs] = Inputs()
     learns_in_epochs: ClassVar[bool] = False  # validation chooses how many
     caches_items: ClassVar[bool] = False  # score_all keeps the items' half of a score, which makes it cheaper than score_pairs
+    scores_in_threads: ClassVar[bool] = False  # score_all(users, items, out) may be called by several threads at the same time
 
     settings: dict[str, Any]  # as this instance was made
 

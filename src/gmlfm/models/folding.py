@@ -43,7 +43,9 @@ def folded_row(
 
 def _joined(left: Attributes, right: Attributes) -> Attributes:
     fields = None if left.fields is None or right.fields is None else torch.cat([left.fields, right.fields], dim=1)
-    return Attributes(torch.cat([left.ids, right.ids], dim=1), torch.cat([left.x, right.x], dim=1), fields)
+    pairs = ((left.ids, right.ids), (left.x, right.x), (left.is_present, right.is_present))
+    ids, x, is_present = (torch.cat(pair, dim=1) for pair in pairs)
+    return Attributes(ids, x, fields, is_present)
 
 
 def other_items(n_items: int, chosen: Ints) -> Ints:

@@ -34,9 +34,9 @@ def _by_table(model: PairwiseModel, rows: tuple[Tensor, Tensor], users: Attribut
     each side, among which its ids are places."""
     user_rows, item_rows = (model.transform_rows(side) for side in rows)
     pairs = model.pair_values(user_rows, item_rows)
-    width = 1 if model.ids_only else None
-    u, i = users.ids[:, None, :width, None], items.ids[:, :, None, :width]
-    cross = pairs[u, i] * users.x[:, None, :width, None] * items.x[:, :, None, :width]
+    user, item = model.counting(users), model.counting(items)
+    u, i = user.ids[:, None, :, None], item.ids[:, :, None]
+    cross = pairs[u, i] * user.x[:, None, :, None] * item.x[:, :, None]
     self_terms = model.self_terms(user_rows, users, is_user=True).unsqueeze(1) + model.self_terms(
         item_rows, items, is_user=False
     )
@@ -56,6 +56,20 @@ def scores_of_row(model: GradientModel, table: Tensor, row: int, users: Attribut
     return row_scores(model, frozen, users, items)
 
 
+def scores_of_item_row(model: GradientModel, table: Tensor, row: int, users: Attributes, items: Attributes) -> RowScores:
+    """As scores_of_row, of the row that stands at the first place of each item."""
+    if model.whole_table:
+        item_ids = items.ids.clone()
+        item_ids[..., 0] = row
+        index, items = torch.tensor([row], device=table.device), replace(items, ids=item_ids)
+        return lambda values: model.scores(model.transform_rows(table.index_copy(0, index, values.unsqueeze(0))), users, items)
+    distinct, (users, items) = gather(users, items)
+    items.ids[..., 0] = len(distinct)
+    with torch.no_grad():
+        frozen = model.transform_rows(table[distinct])
+    return row_scores(model, frozen, users, items)
+
+
 def row_scores(model: GradientModel, frozen: Tensor, users: Attributes, items: Attributes) -> RowScores:
     """All of the score anew for each row."""
     return lambda row: model.scores(torch.cat([frozen, model.transform_rows(row.unsqueeze(0))]), users, items)
@@ -63,15 +77,14 @@ def row_scores(model: GradientModel, frozen: Tensor, users: Attributes, items: A
 
 def row_scores_by_pairs(model: PairwiseModel, frozen: Tensor, start: Tensor, users: Attributes, items: Attributes) -> RowScores:
     """Only the id's linear term and its pairs change with the row; that costs O(R K) for R frozen rows, and a look-up."""
-    n_beside, n_across = (0, 1) if model.ids_only else (users.ids.shape[1] - 1, items.ids.shape[2])
-    beside, beside_x = users.ids[:, 1 : 1 + n_beside], users.x[:, 1 : 1 + n_beside]
-    across, across_x = items.ids[..., :n_across], items.x[..., :n_across]
+    user, item = model.counting(users), model.counting(items)
+    beside, beside_x = user.ids[:, 1:], user.x[:, 1:]
 
     def row_terms(row: Tensor) -> Tensor:
         transformed = model.transform_rows(row.unsqueeze(0))
         pairs = model.pair_values(transformed, frozen)[0]
         within = (pairs[beside] * beside_x).sum(-1, keepdim=True)
-        return model.linear(transformed) + within + (pairs[across] * across_x).sum(-1)
+        return user.x[:, :1] * (model.linear(transformed) + within + (pairs[item.ids] * item.x).sum(-1))
 
     with torch.no_grad():
         fixed = row_scores(model, frozen, users, items)(start) - row_terms(start)

@@ -18,6 +18,7 @@ from gmlfm.kernels.second_order import (
     SideSums,
     across_vectors,
     by_pairs,
+    moved,
     pair_weights,
     pairs_are_cheaper,
     side_sums,
@@ -62,6 +63,7 @@ class GMLFM(FactorModel, PairwiseModel):
         self.form = form
         self.measure = Measure(distance, p)
         self.decomposes = self.measure.decomposes and weight
+        self.points = slice(1 + k, 1 + 2 * k) if distance == "squared" else None
         self.transform = _transform(transform, k, layers, activation, dropout, unit, start)
         self.bias = nn.Parameter(torch.zeros(()))
         self.h = nn.Parameter(_start_of_h(h_start, k)) if weight else None
@@ -145,19 +147,24 @@ class GMLFM(FactorModel, PairwiseModel):
         return pair_weights(v_left, v_right, self.h), distances
 
     def item_cache(self, table: Tensor) -> tuple[Tensor, ...]:
-        """v, a view of the table, and z, lengthened where that makes the distance an inner product."""
+        """v, a view of the table; z, lengthened where that makes the distance an inner product; and z's origin, a row seen B
+        times."""
         v = table[:, 1:]
-        z: Tensor | None = None
+        z, origin = v, v.new_zeros(1, self.k)
         for start in range(0, len(v), _ROWS_PER_BLOCK):
             block = self.transform(v[start : start + _ROWS_PER_BLOCK])
+            if start == 0 and self.measure.name == "squared":
+                origin = block.mean(0, keepdim=True)
+            block = block - origin
             block = self.measure.factor(block, left=False) if self.measure.decomposes else block
-            z = block.new_empty(len(v), block.shape[1]) if z is None else z
+            z = block.new_empty(len(v), block.shape[1]) if start == 0 else z
             z[start : start + len(block)] = block
-        return v, v if z is None else z
+        return v, z, origin.expand(len(v), -1)
 
     def pair_table(self, left: Tensor, item_cache: tuple[Tensor, ...]) -> Tensor:
         _, v_left, z_left = self._features(left)
-        v, z = item_cache
+        v, z, origin = item_cache
+        z_left = z_left - origin[:1]
         # Items first: a tall matrix times a narrow one runs in half the time of the wide product.
         if self.measure.decomposes:
             table = z @ self.measure.factor(z_left, left=True).T
@@ -181,16 +188,17 @@ class GMLFM(FactorModel, PairwiseModel):
         v_side, z_side, x = take(v, attributes), take(z, attributes), attributes.x
         if self._factored(attributes.ids.shape[-1]):
             return squared_factored(v_side, z_side, x, self._weight())
-        return by_pairs(self._weights(v_side, x, v_side, x), self.measure(z_side, z_side))
+        return by_pairs(self._weights(v_side, x, v_side, x), self.measure.for_sums(z_side, z_side))
 
     def _across(self, v: Tensor, z: Tensor, user_side: Attributes, item_side: Attributes) -> Tensor:
         """Pairs with one attribute on each side: (B, F), (B, G, F') -> (B, G)."""
         v_user, z_user, v_item, z_item = take(v, user_side), take(z, user_side), take(v, item_side), take(z, item_side)
         if self._factored(user_side.ids.shape[-1] + item_side.ids.shape[-1]):
+            z_user, z_items = moved(z_user, z_item.flatten(1, 2))
             user = SideSums(*(total.unsqueeze(1) for total in side_sums(v_user, z_user, user_side.x)))
-            return squared_across(user, side_sums(v_item, z_item, item_side.x), self._weight())
+            return squared_across(user, side_sums(v_item, z_items.view(z_item.shape), item_side.x), self._weight())
         weights = self._weights(v_user, user_side.x, v_item.flatten(1, 2), item_side.x.flatten(1, 2))
-        products = weights * self.measure(z_user, z_item.flatten(1, 2))
+        products = weights * self.measure.for_sums(z_user, z_item.flatten(1, 2))
         return products.sum(1).view(item_side.ids.shape).sum(-1)
 
     def _weights(self, left: Tensor, left_x: Tensor, right: Tensor, right_x: Tensor) -> Tensor:

@@ -33,11 +33,18 @@ class Attributes:
     """Attributes of some users or items as places in the rows at hand: ids (..., F) int64, x (..., F).
 
     fields (..., F) int64 numbers the field of each, for the models that ask for it (`needs_fields`); padding has any.
+    is_present (..., F) bool: which are attributes and no padding. An attribute may have x = 0, so x does not tell. It is
+    ids != 0 unless given: whoever numbers the rows anew keeps it (`replace`) or gives it.
     """
 
     ids: Tensor
     x: Tensor
     fields: Tensor | None = None
+    is_present: Tensor = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.is_present is None:
+            object.__setattr__(self, "is_present", self.ids != 0)
 
 
 def gather(*attributes: Attributes) -> tuple[Tensor, tuple[Attributes, ...]]:
@@ -140,8 +147,9 @@ class GradientModel(nn.Module, Model):
             model.table[id_row] = model.table[inputs.layout.id_field("user").unknown_row]
         return model
 
-    def score_all(self, users: UserSide, items: Ints) -> Floats:
-        return self.scorer.score_all(users, items)
+    def score_all(self, users: UserSide, items: Ints, out: Floats | None = None) -> Floats:
+        """out: (N, len(items)), where the scores are written to if it is given."""
+        return self.scorer.score_all(users, items, out)
 
     def score_pairs(self, users: UserSide, items: Ints) -> Floats:
         return self.scorer.score_pairs(users, items)

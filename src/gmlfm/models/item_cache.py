@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.attributes import PADDING, AttributeTable
 from gmlfm.models.base import Ints
 from gmlfm.models.gradient import Attributes
 from gmlfm.models.pairwise import PairwiseModel
 
 Blocks = Callable[[AttributeTable], Iterator[tuple[Tensor, Attributes]]]
+_NUMBERS_PER_TILE = 250_000  # stay near the processor
 _FEW_USERS = 4  # so few are summed by one product, which needs no table with a contiguous row for each attribute
 
 
@@ -43,13 +44,22 @@ class ItemCache:
     """What a pairwise model's scores take of the items.
 
     Beside the table itself, which is not copied, n items of F attributes hold what the model caches of their distinct rows
-    (K + 2 numbers each for GML-FM) or n D numbers of vectors, and n (F + 1) numbers of the items named last.
+    (K + 2 numbers each for GML-FM) or n D numbers of vectors, and n (F + 1) or n D numbers of the items named last.
     """
 
-    def __init__(self, model: PairwiseModel, table: Tensor, items: AttributeTable, blocks: Blocks) -> None:
-        """blocks: a side's entities some at a time, as transformed rows and the attributes' places in them."""
-        self._model, self._table, self._items, self._blocks = model, table, items, blocks
+    def __init__(
+        self,
+        model: PairwiseModel,
+        table: Tensor,
+        items: AttributeTable,
+        blocks: Blocks,
+        centred: Callable[[Tensor], Tensor],
+    ) -> None:
+        """blocks: a side's entities some at a time, as transformed rows and the attributes' places in them; centred: moves
+        transformed rows to the origin from which the vectors of both sides are taken."""
+        self._model, self._table, self._items, self._blocks, self._centred = model, table, items, blocks, centred
         self._last: _Chosen | None = None
+        self._last_vectors: tuple[Ints, Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
         return len(self._items)
@@ -61,7 +71,8 @@ class ItemCache:
     def by_table(self, left: Tensor, users: Attributes, items: Ints) -> Tensor:
         """cross(u, i) + self_terms(i), the sum of x_a x_b pair(a, b): pairs of DISTINCT attributes once, then sums by side."""
         table = self._model.pair_table(left, self._cached_rows)
-        ids, x = (users.ids[:, :1], users.x[:, :1]) if self._model.ids_only else (users.ids, users.x)
+        counting = self._model.counting(users)
+        ids, x = counting.ids, counting.x
         if len(ids) <= _FEW_USERS:
             shares = table.new_zeros(len(ids), len(left)).scatter_add_(1, ids, x)
             by_user = shares @ table
@@ -79,29 +90,49 @@ class ItemCache:
                 scores.addcmul_(cross, column.x)
         return scores
 
-    def by_vectors(self, users: Tensor, items: Ints) -> Tensor:
-        """vector_u . vector_i + self_terms(i): users (N, D) -> (N, len(items))."""
-        if 4 * len(items) < len(self):
+    def by_vectors(self, users: Tensor, items: Ints, out: Tensor | None = None) -> Tensor:
+        """vector_u . vector_i + self_terms(i): users (N, D) -> (N, len(items)), written to `out` where it is given."""
+        if len(users) <= _FEW_USERS and 4 * len(items) >= len(self):
+            # Scores of some items more cost less than a copy of most of the vectors.
+            scores = (self._vectors @ users.T).T + self._self_terms
+            return scores if self._are_all(items) else scores.index_select(1, torch.from_numpy(items).to(scores.device))
+        vectors, self_terms = self._vectors_of(items)
+        if out is None or torch.get_num_threads() > 1:  # threads would have to meet after every tile
+            return torch.addmm(self_terms, users, vectors.T, out=out)
+        # A product into memory that is new takes half as long again as one that stays near the processor and is then copied.
+        step = max(1, _NUMBERS_PER_TILE // max(len(users), 1))
+        tile = users.new_empty(len(users), min(step, len(items)))
+        for start in range(0, len(items), step):
+            block = slice(start, min(start + step, len(items)))
+            out[:, block] = torch.addmm(self_terms[block], users, vectors[block].T, out=tile[:, : block.stop - start])
+        return out
+
+    def _are_all(self, items: Ints) -> bool:
+        return len(items) == len(self) and np.array_equal(items, np.arange(len(self)))
+
+    def _vectors_of(self, items: Ints) -> tuple[Tensor, Tensor]:
+        """The vectors and self terms of some items; those of the last call, unless they are all, are kept."""
+        if self._are_all(items):
+            return self._vectors, self._self_terms
+        last = self._last_vectors  # another thread may replace it
+        if last is None or not np.array_equal(last[0], items):
             chosen = torch.from_numpy(items.astype(np.int64)).to(self._table.device)
-            return (users @ self._vectors[chosen].T).add_(self._self_terms[chosen])
-        # Scores of some items more cost less than a copy of most of the vectors.
-        scores = (self._vectors @ users.T).T if len(users) <= _FEW_USERS else users @ self._vectors.T
-        scores = scores + self._self_terms
-        if len(items) == len(self) and np.array_equal(items, np.arange(len(self))):
-            return scores
-        return scores.index_select(1, torch.from_numpy(items).to(scores.device))
+            self._last_vectors = last = items.copy(), self._vectors[chosen], self._self_terms[chosen]
+        return last[1:]
 
     def _choose(self, items: Ints) -> _Chosen:
-        if self._last is None or not np.array_equal(self._last.items, items):
+        last = self._last  # another thread may replace it
+        if last is None or not np.array_equal(last.items, items):
             width = 1 if self._model.ids_only else self._items.ids.shape[1]
             columns = [self._column(number, items) for number in range(width)]
             self_terms = self._self_terms[torch.from_numpy(items.astype(np.int64)).to(self._table.device)]
-            self._last = _Chosen(items.copy(), self_terms, [column for column in columns if len(column.rows)])
-        return self._last
+            self._last = last = _Chosen(items.copy(), self_terms, [column for column in columns if len(column.rows)])
+        return last
 
     def _column(self, number: int, items: Ints) -> _Column:
         device = self._table.device
         rows, x = self._items.ids[items, number] - self._bounds[0], self._items.values[items, number]
+        x = np.ones_like(x) if self._model.ids_only else x
         present = np.flatnonzero(x)
         is_sparse = 2 * len(present) < len(items)
         if is_sparse:
@@ -115,7 +146,7 @@ class ItemCache:
     def _bounds(self) -> tuple[int, int]:
         """The items' rows stand together at the end of the table; padding is row 0."""
         ids = self._items.ids
-        first_row = int(ids.min(initial=len(self._table), where=self._items.values != 0))
+        first_row = int(ids.min(initial=len(self._table), where=ids != PADDING))
         return first_row, int(ids.max(initial=0)) + 1
 
     @cached_property
@@ -129,4 +160,5 @@ class ItemCache:
     @cached_property
     def _vectors(self) -> Tensor:
         blocks = self._blocks(self._items)
-        return torch.cat([self._model.side_vectors(rows, side, is_user=False).vector for rows, side in blocks])
+        sides = (self._model.side_vectors(self._centred(rows), side, is_user=False) for rows, side in blocks)
+        return torch.cat([side.vector for side in sides])

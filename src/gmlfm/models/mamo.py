@@ -37,7 +37,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gmlfm.errors import DataError
+from gmlfm.errors import DataError, NotFiniteError
 from gmlfm.models.base import FitInputs, Floats, Ints, ItemSide, Layout, Ratings, UserSide
 from gmlfm.models.episodic import EpisodicModel, Progress
 from gmlfm.models.mamo_network import (
@@ -324,7 +324,7 @@ class Mamo(EpisodicModel):
 
     def _checked(self, numbers: Tensor) -> Tensor:
         if not bool(torch.isfinite(numbers).all()):
-            raise DataError(
+            raise NotFiniteError(
                 "the loss or score of an adapted user is not finite; "
                 f"lower local_lr (it is {self.local_lr:g}) or lr (it is {self.lr:g})."
             )

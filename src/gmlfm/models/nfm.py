@@ -27,7 +27,7 @@ class NFM(FactorModel):
         k: Factors = 64,
         hidden: Annotated[str, _HIDDEN] = "64",
         dropout: Dropout = 0.2,
-        norm: Annotated[bool, Setting("batch norm after the pooling and each layer", search=Choice((False, True)))] = True,
+        norm: Annotated[bool, Setting("batch norm after the pooling and each layer", search=Choice((False, True)))] = False,
         v_scale: Scale = 0.01,
     ) -> None:
         super().__init__(k, 1 + k, v_scale)

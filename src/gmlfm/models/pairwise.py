@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.attributes import PADDING, AttributeTable
 from gmlfm.errors import OptionError
 from gmlfm.models.base import Terms, UserSide
 from gmlfm.models.gradient import Attributes, GradientModel
@@ -30,16 +30,22 @@ class PairwiseModel(GradientModel):
     .. math:: \hat y(x) = b + \sum_i w_i x_i + \sum_{i<j} \mathrm{pair}(i, j) \, x_i x_j
 
     decomposes: the score is also self terms and one inner product; then `side_vectors` and `side_width` give them.
-    ids_only: of each side only the first attribute counts.
+    points: the columns of a transformed row whose differences alone count, so that all may be moved together before side
+        vectors are made of them.
+    ids_only: of each side only the id, its first attribute, counts, and at x = 1 whatever its x.
     """
 
     caches_items: ClassVar[bool] = True
+    scores_in_threads: ClassVar[bool] = True
+    points: slice | None = None
     decomposes: bool = False
     ids_only: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         changed = vars(cls)
+        if "score_all" in changed and "scores_in_threads" not in changed:
+            cls.scores_in_threads = False  # it may take no `out`
         if "pair_parts" in changed and cls.decomposes and not {"side_vectors", "scores", "decomposes"} & set(changed):
             raise OptionError(
                 f"{cls.__name__} changes pair_parts but inherits side_vectors, by which it is scored; write side_vectors, too, "
@@ -88,7 +94,7 @@ class PairwiseModel(GradientModel):
         if self.decomposes:
             user, item = self.side_vectors(rows, user_side, is_user=True), self.side_vectors(rows, item_side, is_user=False)
             return user.self_terms.unsqueeze(1) + item.self_terms + (item.vector @ user.vector.unsqueeze(-1)).squeeze(-1)
-        users, items = self._counting(user_side), self._counting(item_side)
+        users, items = self.counting(user_side), self.counting(item_side)
         left, right = rows[users.ids], rows[items.ids].flatten(1, 2)
         cross = torch.vmap(self.pair_values)(left, right)
         cross = cross * users.x.unsqueeze(-1) * items.x.flatten(1).unsqueeze(1)
@@ -99,7 +105,7 @@ class PairwiseModel(GradientModel):
         """A side's linear and within-side terms, (N,); the global term is the user's."""
         if self.decomposes:
             return self.side_vectors(rows, attributes, is_user=is_user).self_terms
-        counting = self._counting(attributes)
+        counting = self.counting(attributes)
         x, shape = counting.x, counting.ids.shape
         values = rows[counting.ids]
         total = (self.linear(values.flatten(0, -2)).view(shape) * x).sum(-1)
@@ -109,8 +115,12 @@ class PairwiseModel(GradientModel):
             total = total + (within * x.unsqueeze(-1) * x.unsqueeze(-2)).sum((-1, -2))
         return total + self.global_term() if is_user else total
 
-    def _counting(self, attributes: Attributes) -> Attributes:
-        return Attributes(attributes.ids[..., :1], attributes.x[..., :1]) if self.ids_only else attributes
+    def counting(self, attributes: Attributes) -> Attributes:
+        """Those that count, with the x by which they do."""
+        if not self.ids_only:
+            return attributes
+        ids, x, is_present = attributes.ids[..., :1], attributes.x[..., :1], attributes.is_present[..., :1]
+        return Attributes(ids, torch.ones_like(x), is_present=is_present)
 
     def position(self, rows: Tensor, attributes: Attributes) -> Tensor:
         """Where an entity stands in the learned metric, (N, D): near means alike."""
@@ -125,10 +135,10 @@ class PairwiseModel(GradientModel):
     def explain(self, user: UserSide, item: int) -> Terms:
         sides = [user.attributes, self._item(item)]
         if self.ids_only:
-            sides = [AttributeTable(side.ids[:, :1], side.values[:, :1]) for side in sides]
+            sides = [AttributeTable(side.ids[:, :1], np.ones_like(side.values[:, :1])) for side in sides]
         ids = np.concatenate([side.ids[0] for side in sides]).astype(np.int64)
         x = np.concatenate([side.values[0] for side in sides])
-        ids, x = ids[x != 0], x[x != 0]
+        ids, x = ids[ids != PADDING], x[ids != PADDING]
         rows = self.scorer.rows_of(torch.from_numpy(ids).to(self.table.device))
         centre, spread = self._label_scale
         with torch.no_grad():

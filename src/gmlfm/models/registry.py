@@ -250,7 +250,7 @@ register(
 )(GMLFM)
 register("fm", about="the factorization machine")(FM)
 register("nfm", about="neural FM: bi-interaction pooling, then layers")(NFM)
-register("afm", about="attentional FM: a weight for each pair", defaults={"v_scale": 0.1})(AFM)
+register("afm", about="attentional FM: a weight for each pair")(AFM)
 register("transfm", about="translation-based FM: distances from translated points")(TransFM)
 register("deepfm", about="an FM and a deep part side by side")(DeepFM)
 register("xdeepfm", about="a compressed interaction network and a deep part")(XDeepFM)
@@ -273,7 +273,7 @@ register("ncf", about="NeuMF: a product and a deep part over ids")(NCF)
 register(
     "ngcf",
     about="graph convolution over users and items",
-    defaults={"batch_size": 16384, "n_negatives": 1, "loss": "bpr"},
+    defaults={"largest_batch": 16384, "n_negatives": 1, "loss": "bpr", "cold_start_rate": 0.0},
 )(NGCF)
 register(
     "mamo",

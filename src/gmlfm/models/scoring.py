@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gmlfm.data.attributes import AttributeTable
-from gmlfm.errors import DataError
+from gmlfm.errors import NotFiniteError
 from gmlfm.models.base import Floats, Ints, UserSide
 from gmlfm.models.folding import folded_row, other_items
 from gmlfm.models.gradient import Attributes, GradientModel, gather
@@ -20,6 +20,8 @@ from gmlfm.models.pairwise import PairwiseModel
 
 _PAIRS_PER_BLOCK = 20_000  # their gathered factors should stay near the processor
 _NUMBERS_PER_BLOCK = 4_000_000  # of scores and table entries held at a time
+_USERS_PER_PRODUCT = 1024  # whose attributes' factors are held at a time
+_N_FOR_ORIGIN = 1_000  # items, at least, whose mean is amid them
 
 
 class RowScorer:
@@ -53,9 +55,25 @@ class RowScorer:
     @cached_property
     def _item_cache(self) -> ItemCache:
         assert self._pairwise is not None
-        return ItemCache(self._pairwise, self._table, self._items, self._blocks_of)
+        return ItemCache(self._pairwise, self._table, self._items, self._blocks_of, self.centred)
 
-    def score_all(self, users: UserSide, items: Ints) -> Floats:
+    @cached_property
+    def _origin(self) -> Tensor | None:
+        """Amid the points of the items' ids: (1, width), 0 outside of the points' columns."""
+        if self._pairwise is None or self._pairwise.points is None or not len(self._items):
+            return None
+        ids = self._items.ids[:: max(1, len(self._items) // _N_FOR_ORIGIN), 0].astype(np.int64)
+        mean = self.rows_of(torch.from_numpy(ids).to(self._table.device)).mean(0, keepdim=True)
+        origin = torch.zeros_like(mean)
+        origin[:, self._pairwise.points] = mean[:, self._pairwise.points]
+        return origin
+
+    def centred(self, rows: Tensor) -> Tensor:
+        """Transformed rows with their points moved together, by which no score changes: squared distances by sums of squares
+        would lose the digits that all points have in common."""
+        return rows if self._origin is None else rows - self._origin
+
+    def score_all(self, users: UserSide, items: Ints, out: Floats | None = None) -> Floats:
         """Exact, by the cheapest form for this model: attribute-pair tables, one inner product, or pair after pair.
 
         To the history of a user whom training did not see a row of their own is fitted.
@@ -63,21 +81,26 @@ class RowScorer:
         attributes, model = users.attributes, self._pairwise
         own_row = self._folded(attributes, users.history) if self._folds(users) and users.history is not None else None
         if model is None:
-            return self._in_units(self._by_pairs(attributes, np.broadcast_to(items, (len(users), len(items))), own_row))
-        result = np.empty((len(users), len(items)), np.float32)
+            return self._in_units(self._by_pairs(attributes, np.broadcast_to(items, (len(users), len(items))), own_row), out)
+        result = np.empty((len(users), len(items)), np.float32) if out is None else out
         by_table, cache = self._tables_are_cheaper(model, attributes.ids.shape[1]), self._item_cache
-        step = max(1, _NUMBERS_PER_BLOCK // max((cache.n_rows if by_table else 0) + len(items), 1))
+        is_direct = not by_table and self._table.device.type == "cpu"  # a product is written where it belongs
+        numbers_per_user = (cache.n_rows if by_table else 0) + len(items)
+        step = _USERS_PER_PRODUCT if is_direct else max(1, _NUMBERS_PER_BLOCK // max(numbers_per_user, 1))
         with self._no_training():
             for start in range(0, len(users), step):
                 block = slice(start, start + step)
                 rows, sides = self._with_own_row(self._attributes(attributes.ids[block], attributes.values[block]), own_row)
+                place = torch.from_numpy(result[block]) if is_direct else None
                 if by_table:
                     scores = cache.by_table(rows, sides, items)
                 else:
-                    scores = cache.by_vectors(model.side_vectors(rows, sides, is_user=True).vector, items)
+                    vectors = model.side_vectors(self.centred(rows), sides, is_user=True).vector
+                    scores = cache.by_vectors(vectors, items, place)
                 scores += model.self_terms(rows, sides, is_user=True).unsqueeze(1)
-                result[block] = scores.cpu().numpy()
-        return self._in_units(result)
+                if scores is not place:
+                    result[block] = scores.cpu().numpy()
+        return self._in_units(result, out)
 
     def score_pairs(self, users: UserSide, items: Ints) -> Floats:
         return self._in_units(self._by_pairs(users.attributes, items))
@@ -148,9 +171,13 @@ class RowScorer:
                 result[block] = self.model.checked_scores(rows, user, item).cpu().numpy()
         return result
 
-    def _in_units(self, scores: Floats) -> Floats:
+    def _in_units(self, scores: Floats, out: Floats | None = None) -> Floats:
         centre, spread = self._label_scale
-        return _finite(scores if (centre, spread) == (0.0, 1.0) else scores * np.float32(spread) + np.float32(centre))
+        scaled = _finite(scores if (centre, spread) == (0.0, 1.0) else scores * np.float32(spread) + np.float32(centre))
+        if out is None or scaled is out:
+            return scaled
+        out[:] = scaled
+        return out
 
     def _attributes(self, ids: npt.NDArray[np.int32], values: Floats) -> Attributes:
         device = self._table.device
@@ -167,8 +194,10 @@ class RowScorer:
 
 def _finite(scores: Floats) -> Floats:
     """NaN must never look like a ranking."""
-    if not np.isfinite(scores).all():
-        raise DataError(
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = scores.sum()  # a number only where all of them are; where it is none, it may be too large
+    if not np.isfinite(total) and not np.isfinite(scores).all():
+        raise NotFiniteError(
             "the model gives scores that are no numbers; it was trained with too high an lr, or its file is damaged."
         )
     return scores

@@ -1,4 +1,7 @@
-"""What is ranked: the items of the interactions or the catalogue, those that can be had, a filter, caps for variety."""
+"""What is ranked: the items of the interactions or the catalogue, those that can be had, a filter, caps for variety.
+
+Where items sell once, what was sold is gone.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,10 @@ def candidate_items(
         raise OptionError(f"n is {n}; expected a whole number of 1 or more.")
     if candidates not in ("interactions", "catalogue"):
         raise OptionError(f"candidates is '{candidates}'; expected interactions or catalogue.")
-    items: Ints = np.arange(len(run.data.items), dtype=np.int32) if candidates == "catalogue" else index.candidates
     if available is not None:
         items = _available(run, as_ids(available))
+    else:
+        items = np.arange(len(run.data.items), dtype=np.int32) if candidates == "catalogue" else _offered(index, stock)
     if not stock.is_available.all():
         items = items[stock.is_available[items]]
     if filter is not None:
@@ -43,6 +47,27 @@ def candidate_items(
     if n > len(items):
         warnings.warn(f"n is {n}, but only {len(items):,} items can be recommended; all of them are ranked.", stacklevel=3)
     return items
+
+
+def _offered(index: RunIndex, stock: Stock) -> Ints:
+    """Items that interactions name, and those that came without any. Where items sell once, those of them that have no sale:
+    of the whole catalogue, and those that were marked back; the others as ever."""
+    data = index.run.data
+    if not data.sells_once:
+        return index.candidates
+    is_offered = data.single_unit_items.copy()
+    is_offered[data.seen_items] = False
+    back = [item for item, kind in {item: kind for kind, items in stock.log for item in items}.items() if kind == "back"]
+    if back:
+        is_offered[index.run.encoder.item_numbers(back)] = True
+    if not (is_offered & data.single_unit_items).any():
+        message = (
+            "every item that sells once is sold, so sold ones are recommended; add_items (gmlfm add-items) brings new ones."
+        )
+        warnings.warn(message, stacklevel=4)
+        return index.candidates
+    is_offered[index.candidates[~data.single_unit_items[index.candidates]]] = True
+    return np.flatnonzero(is_offered).astype(np.int32)
 
 
 def _available(run: FittedRun, ids: list[Any]) -> Ints:

@@ -33,7 +33,8 @@ def with_items(run: FittedRun, items: Any) -> FittedRun:
     columns = [_new_column(table, field, side, len(ids)) for field in schema.fields]
     fields = pl.concat([side.fields, pl.DataFrame(columns).cast(side.fields.schema)]) if columns else side.fields
     titles = None if side.titles is None else pl.concat([side.titles, _titles(table, schema.title, len(ids))])
-    grown = Side(pl.concat([side.ids, ids.alias(side.ids.name)]), side.id_type, fields, titles, side.n_listed)
+    listed = None if side.listed is None else side.listed.extend_constant(None, len(ids))  # there from now on: no start
+    grown = Side(pl.concat([side.ids, ids.alias(side.ids.name)]), side.id_type, fields, titles, side.n_listed, listed)
     data = replace(run.data, items=grown)
     encoder = replace(run.encoder, item_ids=grown.ids)
     encoded = replace(run.encoded, item=encoder.encode_part("item", grown.ids, grown.fields, len(grown)))
@@ -111,6 +112,8 @@ def without_user(run: FittedRun, user: Any) -> FittedRun:
         unused=unused,
         validation_groups=None if old.validation_groups is None else old.validation_groups[is_kept[old.validation]],
         test_groups=None if old.test_groups is None else old.test_groups[is_kept[old.test]],
+        validation_candidates=_of_kept(old.validation_candidates, is_kept[old.validation]),
+        test_candidates=_of_kept(old.test_candidates, is_kept[old.test]),
         data_hash=data.content_hash,
     )
     encoder, id_row = _encoder_without(run.encoder, number)
@@ -125,6 +128,10 @@ def without_user(run: FittedRun, user: Any) -> FittedRun:
         extra_items=(*run.extra_items, *(int(item) for item in orphans)),
     )
     return replace(changed, model=run.model.without_user(number, id_row, changed.inputs))
+
+
+def _of_kept(lists: npt.NDArray[np.int32] | None, is_kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32] | None:
+    return None if lists is None else lists[is_kept]
 
 
 def _data_without(data: Dataset, number: int, is_kept: npt.NDArray[np.bool_]) -> Dataset:

@@ -12,6 +12,7 @@ import polars as pl
 
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.prepared import PreparedData
+from gmlfm.data.splits import AUTO
 from gmlfm.errors import DataError, GmlfmError, OptionError
 from gmlfm.evaluation.protocols import Evaluation, check_protocol
 from gmlfm.fitting import FittedRun, Refit, fit
@@ -84,7 +85,7 @@ class Recommender:
     def fit(
         self,
         data: Dataset | PreparedData,
-        split: str = "leave-one-out",
+        split: str = AUTO,
         *,
         refit: bool | str | Refit = False,
         split_options: Mapping[str, Any] | None = None,
@@ -94,8 +95,12 @@ class Recommender:
     ) -> Recommender:
         """Hold out what `split` says, stop early on validation; refit=True then trains again on train + validation.
 
+        split: auto is leave-one-out, but by time where items sell once and at random where no time is declared.
+
         data may be a prepared folder (PreparedData), which is trained from shard by shard.
         out: a run folder for the training curve and checkpoints, from which resume=True goes on; the model is saved there too.
+        Training that diverges raises DivergedError: with the best epoch before it fitted and saved, or, where nothing was
+        learned, without a model (`is_fitted`).
         """
         if not isinstance(data, Dataset | PreparedData):
             raise OptionError(
@@ -154,12 +159,16 @@ class Recommender:
         part: str = "test",
         seed: int = 0,
         cutoffs: Sequence[int] = (DEFAULT_N,),
+        users: int | None = None,
     ) -> Evaluation:
-        """The run's own validation or test part; or all rows of other data with the same fields."""
+        """The run's own validation or test part; or all rows of other data with the same fields.
+
+        users: a seeded sample of so many tested users; the errors are in Evaluation.errors.
+        """
         check_protocol(protocol, seed)
         if data is not None:
-            return evaluate_other(self.fitted, data, protocol, seed, cutoffs)
-        return evaluate_part(self.fitted, protocol, part, seed, cutoffs)
+            return evaluate_other(self.fitted, data, protocol, seed, cutoffs, users)
+        return evaluate_part(self.fitted, protocol, part, seed, cutoffs, users)
 
     def recommend(
         self,

@@ -13,7 +13,7 @@ from gmlfm.data.dataset import Dataset, Side
 from gmlfm.data.schema import Schema, SideSchema
 from gmlfm.errors import DataError, OptionError
 from gmlfm.evaluation.metrics import default_metric
-from gmlfm.evaluation.protocols import evaluate_ranking, protocol_for
+from gmlfm.evaluation.protocols import evaluate_held_out, protocol_for
 from gmlfm.fitting import FittedRun, fit
 from gmlfm.models.base import ItemSide
 from gmlfm.recommender.evaluating import evaluate_predictions
@@ -31,6 +31,11 @@ def field_importance(run: FittedRun, *, retrain: bool, report: Callable[[str], N
         raise OptionError(
             "a prepared folder has its fields encoded together, so no run of it can be trained again without one; leave "
             "--retrain out, or train on the tables themselves (gmlfm train DATA --out RUN) and ask about that run."
+        )
+    if retrain and run.split.name == "files":
+        raise OptionError(
+            "a run keeps the rows of a split from files, not the files, so it cannot be trained again without a field; leave "
+            "--retrain out."
         )
     if not run.model.inputs.attributes:
         raise OptionError(f"'{run.settings.model}' does not use attributes, so none matters to it.")
@@ -67,7 +72,7 @@ def _ranker_over(run: FittedRun, data: Dataset) -> Ranker:
 def _validated(run: FittedRun, data: Dataset, ranker: Ranker) -> dict[str, float]:
     rows = run.split.validation
     if run.settings.task == "topn":
-        return evaluate_ranking(ranker, data, rows, protocol_for(data)).metrics
+        return evaluate_held_out(ranker, data, run.split, "validation", protocol_for(data, run.split)).metrics
     return evaluate_predictions(run, ranker, data, rows).metrics
 
 

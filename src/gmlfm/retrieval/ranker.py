@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,11 @@ class ModelRanker:
     def __init__(self, model: Model, encoded: Encoded, training_numbers: Ints | None = None) -> None:
         self.model, self._encoded, self._training_numbers = model, encoded, training_numbers
 
+    @property
+    def scores_in_threads(self) -> bool:
+        """Whether several threads may call score_into at the same time."""
+        return self.model.scores_in_threads
+
     def user_side(self, users: npt.NDArray[np.integer], rows: Rows | None = None) -> UserSide:
         numbers = np.asarray(users, np.int32) if self._training_numbers is None else self._training_numbers[users]
         return UserSide(numbers, self._encoded.user_side(users, rows))
@@ -38,3 +43,9 @@ class ModelRanker:
 
     def score_all(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
         return self.model.score_all(self.user_side(users, rows), items)
+
+    def score_into(self, users: Ints, items: Ints, rows: Rows, out: Floats) -> Floats:
+        """score_all, written to `out` (N, len(items)); for models that score in threads."""
+        model: Any = self.model
+        scores: Floats = model.score_all(self.user_side(users, rows), items, out=out)
+        return scores

@@ -26,7 +26,7 @@ from gmlfm.models.base import FitReport, Layout, Model
 from gmlfm.models.registry import ModelInfo, model_info, named_model
 from gmlfm.runs.migration import FORMAT, migrate
 from gmlfm.storage import new_folder
-from gmlfm.training.sampling.instances import implicit_instances
+from gmlfm.training.sampling.instances import redraw_instances
 from gmlfm.training.settings import Settings
 
 MODEL_FOLDER = "model"
@@ -84,8 +84,6 @@ def _run_without_weights(about: dict[str, Any], info: ModelInfo, model_folder: P
     settings = replace(Settings.make(info, about["task"], settings_given), preset=about["preset"])
     data, split = load_saved_dataset(model_folder / "data"), load_split(model_folder / "data")
     encoder = Encoder.load(model_folder / "encoder")
-    n_negatives = settings.batches.n_negatives or 2
-    is_implicit = settings.task == "implicit"
     curve = read_curve(model_folder / CURVE) or read_curve(model_folder / _OLD_CURVE)
     return FittedRun(
         settings=settings,
@@ -98,7 +96,7 @@ def _run_without_weights(about: dict[str, Any], info: ModelInfo, model_folder: P
         report=FitReport(about["best_epoch"], about["validation"], about["validation_protocol"], curve),
         limits=(float(about["limits"][0]), float(about["limits"][1])),
         label_scale=(float(about["label_scale"][0]), float(about["label_scale"][1])),
-        instances=implicit_instances(data, n_negatives, int(split.options["seed"])) if is_implicit else None,
+        instances=redraw_instances(data, split) if settings.task == "implicit" else None,
         extra_items=tuple(about["extra_items"]),
     )
 

@@ -70,6 +70,12 @@ class BestWeights:
         self._in_memory, self._file = tensors, None
 
 
+def are_finite(weights: Mapping[str, Tensor]) -> bool:
+    """Whether no number of them is NaN or infinite. The extremes tell without a second array: NaN is passed on as both."""
+    numbers = [tensor.detach() for tensor in weights.values() if tensor.is_floating_point() and tensor.numel()]
+    return all(bool(extreme.isfinite()) for tensor in numbers for extreme in torch.aminmax(tensor))
+
+
 def _bytes(tensor: Tensor) -> Any:
     """Its memory, to be written or read over."""
     return tensor.view(-1).view(torch.uint8).numpy()

@@ -7,9 +7,9 @@ users differ:
 .. math:: \hat y(u, \mathrm{unknown}, a_i) - \mathrm{mean}_{u'} \ \to \ \hat y(u, i, a_i) - \mathrm{mean}_{u'}
 
 so that attributes learn the tastes that ids would keep to themselves. How much items of a kind are liked by all is left as it
-is, since the few known items of a kind say little about the next one. All of them together are set where the median known item
-stands; higher where the data say that what people choose is mostly new (`odds`: each second-hand ticket is sold once).
-Labels would teach the same with more noise.
+is, since the few known items of a kind say little about the next one. All of them together are set so high that they get the
+share of the first ten places which new items had of training's latest choices (new_item_level.py); where none was new, where
+the median known item stands. Labels would teach the same with more noise.
 
 The unknown user. After each epoch that row is fitted, with everything else frozen, to what known users chose last:
 
@@ -18,7 +18,6 @@ The unknown user. After each epoch that row is fitted, with everything else froz
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -28,16 +27,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gmlfm.models.frozen import frozen_scores, scores_of_row
+from gmlfm.models.frozen import RowScores, frozen_scores, scores_of_item_row, scores_of_row
 from gmlfm.models.gradient import Attributes, GradientModel
 from gmlfm.training.engines import Engine
 from gmlfm.training.engines.device_batch import DeviceBatch
+from gmlfm.training.new_item_level import new_item_level
 from gmlfm.training.objectives import objective_named
 from gmlfm.training.sampling.cold_start import Grid
 from gmlfm.training.sampling.groups import Batch
 
 _PULL = 0.05
 _ITERATIONS = 10  # of L-BFGS an epoch; each begins where the last one ended
+_LEVEL_USERS, _LEVEL_PAIRS = (16,), (16, 250)  # by which the unknown item's row is moved
 Fields = Callable[[Tensor], Tensor | None]
 
 
@@ -57,7 +58,8 @@ class ColdStartTrainer:
     ) -> None:
         self._model, self._table, self._engine, self._size, self._sampler = model, table, engine, size, sampler
         self._field_of_row = None if field_of_row is None else torch.from_numpy(field_of_row).long().to(table.device)
-        self._loss, self._level = loss, _level(sampler.odds, loss)
+        new_items = sampler.ids.new_items
+        self._loss, self._has_level = loss, new_items is not None and new_items.is_informative
         self._due, self._n_taken = 0.0, 0
 
     def after(self, n_groups: int) -> Iterator[float]:
@@ -66,10 +68,11 @@ class ColdStartTrainer:
         yield from self._take(int(self._due))
 
     def end(self) -> Iterator[float]:
-        """At the end of an epoch: one step at least, and the unknown user's row."""
+        """At the end of an epoch: one step at least, the level of unknown items, and the unknown user's row."""
         if not self._n_taken:
             yield from self._take(1)
         self._model.eval()
+        self._set_level()
         fit_unknown_user(self._model, self._table, self._upload(self._sampler.latest()), self._loss, self._fields)
 
     def _take(self, n_steps: int) -> Iterator[float]:
@@ -95,9 +98,25 @@ class ColdStartTrainer:
         )
         self._model.train()
         halves = (slice(n_hidden), slice(n_hidden, None))
-        labels = torch.cat([_targets(teacher[:, users], student[:, users], self._level) for users in halves], dim=1)
+        labels = torch.cat([_targets(teacher[:, users], student[:, users], self._has_level) for users in halves], dim=1)
         hidden = replace(hidden, labels=labels.view(shown.labels.shape))
         return hidden if isinstance(batch, DeviceBatch) else hidden.download()
+
+    def _set_level(self) -> None:
+        """Move the unknown item's row until unknown items stand, on the whole, where new ones did in training's choices."""
+        if not self._has_level:
+            return
+        (batch, is_owned), ids = self._sampler.draw_rankings(), self._sampler.ids
+        shown = self._upload(batch)
+        item_ids = shown.item_ids.clone()
+        item_ids[..., 0] = ids.unknown_item
+        hidden = replace(shown, item_ids=item_ids)
+        sides = [_attributes(side, self._fields) for side in (shown, hidden)]
+        teacher, student = (frozen_scores(self._model, self._table, *side) for side in sides)
+        owned = torch.from_numpy(is_owned).to(teacher.device)
+        level = new_item_level(teacher, student, owned, self._sampler.n_items, ids.new_items)
+        users, items = (_leading(side, *shape) for side, shape in zip(sides[1], (_LEVEL_USERS, _LEVEL_PAIRS), strict=True))
+        move_unknown_item(self._model, self._table, users, items, level - float(student.mean()))
 
     def _upload(self, batch: Batch | DeviceBatch) -> DeviceBatch:
         return batch if isinstance(batch, DeviceBatch) else DeviceBatch.upload(batch, self._table.device)
@@ -124,19 +143,53 @@ def fit_unknown_user(model: GradientModel, table: Tensor, batch: DeviceBatch, lo
         table[index] = row.detach()
 
 
-def _targets(teacher: Tensor, student: Tensor, level: float) -> Tensor:
+def move_unknown_item(model: GradientModel, table: Tensor, users: Attributes, items: Attributes, by: float) -> None:
+    """Change the row at the first place of every item as little as moves their mean score by so much.
+
+    By Newton's method along the gradient, which for scores linear in the row is one step; a step that does not help is halved.
+    """
+    index = int(items.ids[0, 0, 0])
+    scores = scores_of_item_row(model, table, index, users, items)
+    row = table[index].clone()
+    mean, slope = _mean_and_slope(scores, row)
+    target = mean + by
+    for _ in range(_ITERATIONS):
+        squares = float(slope.square().sum())
+        if abs(target - mean) < 1e-3 * abs(by) or not squares > 1e-12:
+            break
+        step = (target - mean) / squares * slope
+        for _ in range(_ITERATIONS):
+            new_mean, new_slope = _mean_and_slope(scores, row + step)
+            if abs(target - new_mean) < abs(target - mean):
+                row, mean, slope = row + step, new_mean, new_slope
+                break
+            step = step / 2
+        else:
+            break
+    if bool(row.isfinite().all()):
+        table[index] = row
+
+
+def _mean_and_slope(scores: RowScores, row: Tensor) -> tuple[float, Tensor]:
+    row = row.detach().clone().requires_grad_()
+    mean = scores(row).mean()
+    (slope,) = torch.autograd.grad(mean, [row])
+    return float(mean.detach()), slope
+
+
+def _targets(teacher: Tensor, student: Tensor, keeps_level: bool) -> Tensor:
     """(steps, users, items): what the teacher says less its mean over users, on top of the student's own mean; on the whole as
-    high as the median item, and `level` at least."""
+    high as the student is or, unless that is set otherwise, as the median item."""
     by_item, current = teacher.mean(1, keepdim=True), student.mean(1, keepdim=True)
-    median = by_item.median(2, keepdim=True).values.clamp_min(level)
-    return teacher - by_item + current + median - current.mean(2, keepdim=True)
+    if keeps_level:
+        return teacher - by_item + current
+    return teacher - by_item + current + by_item.median(2, keepdim=True).values - current.mean(2, keepdim=True)
 
 
-def _level(odds: float | None, loss: str) -> float:
-    """The score of what has these odds, under the losses that score by odds."""
-    if odds is None or odds <= 0 or loss not in ("squared", "logistic"):
-        return float("-inf")
-    return (odds - 1) / (odds + 1) if loss == "squared" else math.log(odds)
+def _leading(side: Attributes, *shape: int) -> Attributes:
+    """The first users, or the first items of the first users."""
+    block = tuple(slice(size) for size in shape)
+    return Attributes(side.ids[block], side.x[block], None if side.fields is None else side.fields[block])
 
 
 def _attributes(batch: DeviceBatch, fields: Fields) -> tuple[Attributes, Attributes]:

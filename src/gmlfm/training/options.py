@@ -11,6 +11,13 @@ from gmlfm.models.settings import Choice, Real, Setting, one_of
 from gmlfm.training.engines import ENGINES
 
 _LARGEST_LR = 3e38  # float32 has no larger numbers
+# Models with a deep part stay with what is popular for some hundred steps before they leave it.
+_SHORTEST, _LONGEST, _STEPS = 3, 10, 400
+_PATIENCE = Setting(
+    f"epochs without a better validation result before training stops; auto is {_SHORTEST}, more where an epoch has few steps: "
+    f"{_STEPS} steps, {_LONGEST} epochs at most",
+    least=1,
+)
 
 
 @dataclass(frozen=True)
@@ -22,12 +29,15 @@ class TrainingOptions:
         float, Setting("decoupled decay of a step's rows", least=0, below=1, search=Choice((0.0, 0.001, 0.01, 0.1, 0.5)))
     ] = 0.0
     epochs: Annotated[int, Setting("the most epochs there may be", least=0)] = 50
-    patience: Annotated[int, Setting("epochs without a better validation result before training stops", least=1)] = 3
+    patience: Annotated[int | None, _PATIENCE] = None
     seed: Annotated[int, Setting("of weights, negatives and order", least=0, most=2**31 - 1)] = 0
     threads: Annotated[int | None, Setting("of the processor; auto takes PyTorch's number", least=1)] = None
     engine: Annotated[str, Setting("who takes the steps: compiled kernels, eager PyTorch, or auto", check=one_of(ENGINES))] = (
         "auto"
     )
+
+    def patience_for(self, steps_per_epoch: int) -> int:
+        return self.patience or max(_SHORTEST, min(_LONGEST, -(-_STEPS // max(steps_per_epoch, 1))))
 
     def check_task(self, task: str, n_negatives: int, grouped: Collection[str]) -> None:
         """grouped: the losses that compare a positive with its negatives."""

@@ -15,6 +15,7 @@ from gmlfm.models.gradient import GradientModel
 from gmlfm.training.cold_start import ColdStartTrainer
 from gmlfm.training.engines import Engine, make_engine
 from gmlfm.training.options import TrainingOptions
+from gmlfm.training.probe import Probe, Reading
 from gmlfm.training.rows import DENSE_OPTIMISERS, row_optimiser
 from gmlfm.training.sampling.batches import Batches, RankingBatches
 from gmlfm.training.trainer import DivergedError, Observer, Trainer, under_prefix
@@ -48,6 +49,8 @@ class RowTrainer(Trainer):
         self._batches = batches
         self._resident: Any = None
         self._engine: Engine | None = None
+        self._probe: Probe | None = None
+        self._reading: Reading | None = None  # of the epoch at hand
 
     @property
     def batches(self) -> Batches:
@@ -57,6 +60,10 @@ class RowTrainer(Trainer):
     @property
     def n_instances(self) -> int:
         return self.batches.n_instances
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.batches.steps_per_epoch
 
     @property
     def warm_epochs(self) -> int:
@@ -74,18 +81,22 @@ class RowTrainer(Trainer):
         torch.manual_seed(self.options.seed * 1_000_003 + self.epoch)
         self.model.train()
         self.model.begin_epoch(self.epoch)
-        total, n_done = 0.0, 0
+        total, n_done, self._reading = 0.0, 0, None
         engine, batches = self.engine, self._on_device()
         size, sampler = batches.groups_per_step, batches.cold_start_sampler(self.epoch)
         cold_start = None
         if sampler is not None:
             cold_start = ColdStartTrainer(self.model, self.table, engine, size, sampler, self._field_of_row, self.options.loss)
         for batch in batches.epoch(self.epoch):
+            if self._probe is None:
+                self._begin_probe(batch if self.epoch == 0 else next(iter(batches.epoch(0))))
             for loss, n_instances in engine.run(batch, size):
                 self._check((loss,))
                 total += loss * n_instances
                 n_done += n_instances
                 observer.on_step(n_done, self.n_instances, total / n_done)
+            if n_done >= self.n_instances:
+                self.probe()
             self._check(cold_start.after(len(batch)) if cold_start else ())
         self._check(cold_start.end() if cold_start else ())
         return total / max(n_done, 1)
@@ -93,10 +104,22 @@ class RowTrainer(Trainer):
     def _check(self, losses: Iterable[float]) -> None:
         for loss in losses:
             if not np.isfinite(loss):
-                consequence = f"the weights of epoch {self.best_epoch} are kept" if self.best else "nothing is kept"
-                raise DivergedError(
-                    f"the loss became {loss} in epoch {self.epoch + 1}, {consequence}; lower lr (now {self.options.lr:g})."
-                )
+                raise DivergedError(f"the loss became {loss} in epoch {self.epoch + 1}; {self._remedy}")
+
+    def _begin_probe(self, batch: Any) -> None:
+        """batch: the first one of epoch 0, in a resumed training too."""
+        self._probe = Probe(batch, self.device, self._field_of_row, self.options.loss)
+        if self.epoch == 0 and not self._probe.is_degenerate:
+            self.start_loss = self._probe(self.model, self.table).loss
+            self.model.train()
+
+    def probe(self) -> Reading | None:
+        """As it was before the last cold-start steps: these set the level of all scores without regard to the loss, and the
+        next training steps set it back."""
+        if self._reading is None and self._probe is not None:
+            self._reading = self._probe(self.model, self.table)
+            self.model.train()
+        return self._reading
 
     def _on_device(self) -> Any:
         """Batches on the device, where both they and the engine can be there."""

@@ -25,6 +25,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 ALIASES = {"negatives": "n_negatives", "hide": "cold_start_rate", "tasks_a_batch": "tasks_per_batch"}
 _OLD_VALUES = {("engine", "reference"): "eager"}
 _TRAINING, _BATCHES = declared_settings(TrainingOptions), declared_settings(BatchOptions)
+_IMPLICIT_NEGATIVES = 2  # a positive, as the paper has them
 _ALWAYS, _IN_EPOCHS = ("seed", "threads"), ("epochs", "patience", "lr")
 
 
@@ -58,18 +59,25 @@ class Settings:
         defaults = dict(info.defaults)
         if task != "topn" and defaults.get("loss") in grouped_losses(info):
             defaults.pop("loss")  # a label of its own has nothing to be compared with
-        merged = {**defaults, **(PRESETS[preset] if preset else {}), **values}
+        if task == "implicit":
+            defaults.pop("n_negatives", None)  # instances are the same for all models
+        # A preset says how to train; a model that does not learn in epochs follows it in its rows and its choice alone.
+        of_preset = PRESETS[preset] if preset and info.cls.learns_in_epochs else {}
+        merged = {**defaults, **of_preset, **values}
         readers = {"model": info.declared, **applicable(info)}
         for name in merged:
             if not any(name in reader for reader in readers.values()):
                 names = {key for reader in readers.values() for key in reader}
                 known_names = sorted(names | (set(ALIASES) if readers["batches"] else set()))
+                if name in of_preset and name not in values:
+                    raise OptionError(f"the preset '{preset}' sets {name}, which the model '{info.name}' does not have.")
                 raise OptionError(f"unknown setting '{name}' for the model '{info.name}'{did_you_mean(name, known_names)}")
         chosen = {
             part: convert_all(reader, {name: value for name, value in merged.items() if name in reader})
             for part, reader in readers.items()
         }
-        training, batches = replace(TrainingOptions(), **chosen["training"]), replace(BatchOptions(), **chosen["batches"])
+        usual = BatchOptions(n_negatives=_IMPLICIT_NEGATIVES) if task == "implicit" else BatchOptions()
+        training, batches = replace(TrainingOptions(), **chosen["training"]), replace(usual, **chosen["batches"])
         settings = cls(info, task, chosen["model"], training, batches, preset)
         settings._check()
         return settings

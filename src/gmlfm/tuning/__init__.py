@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from gmlfm.tuning.comparison import Comparison, compare
-from gmlfm.tuning.study import Budget, Tuned, tune
+from gmlfm.tuning.budget import Budget
+from gmlfm.tuning.comparison import compare
+from gmlfm.tuning.plan import Plan
+from gmlfm.tuning.rows import Comparison
+from gmlfm.tuning.search import Search
+from gmlfm.tuning.study import Tuned, tune
 
-__all__ = ["Budget", "Comparison", "Tuned", "compare", "tune"]
+__all__ = ["Budget", "Comparison", "Plan", "Search", "Tuned", "compare", "tune"]

@@ -3,95 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import polars as pl
-
 from gmlfm.data.dataset import Dataset
-from gmlfm.data.splits import SPLITS
-from gmlfm.errors import DataError, GmlfmError, OptionError, did_you_mean
-from gmlfm.evaluation.metrics import default_metric
-from gmlfm.evaluation.protocols import check_protocol
-from gmlfm.evaluation.significance import bootstrap_interval
-from gmlfm.evaluation.significance import compare as compare_queries
+from gmlfm.errors import GmlfmError, OptionError
 from gmlfm.fitting.plan import chosen_device
-from gmlfm.models.registry import model_info
 from gmlfm.storage import write_text
-from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import DivergedError
-from gmlfm.tuning.study import Budget, Report, Search, Tuned, read_stamp, tune
-
-Queries = dict[str, npt.NDArray[np.float64]]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One method's line: means over seeds and queries, and how it stands against the best other."""
-
-    model: str
-    means: dict[str, float]
-    low: float
-    high: float
-    seed_spread: float
-    against: str
-    difference: float
-    p_value: float
-    validation: float
-    trials: int
-    failed: int
-    seconds: float
-    at_border: tuple[str, ...]
-    settings: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Best first. `failures`: methods that could not take part, and why."""
-
-    data: str
-    task: str
-    split: str
-    protocol: str
-    metric: str
-    budget: str
-    seeds: int
-    refit: bool
-    as_published: bool
-    rows: tuple[Row, ...]
-    failures: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is compared, and how; written to plan.json, so that a folder holds one comparison."""
-
-    models: tuple[str, ...]
-    task: str = "topn"
-    split: str = "leave-one-out"
-    protocol: str = "full"
-    seeds: int = 3
-    refit: bool = True
-    seed: int = 0
-    preset: str | None = None
-
-    def check(self) -> None:
-        if len(self.models) < 2 or len(set(self.models)) < len(self.models):
-            raise OptionError(f"models is {', '.join(self.models)}; name two or more, each once.")
-        for name in self.models:
-            if self.task not in model_info(name).tasks:
-                raise OptionError(f"the model '{name}' cannot do the task '{self.task}'; leave it out.")
-        if self.seeds < 1:
-            raise OptionError(f"seeds is {self.seeds}; expected 1 or more.")
-        if self.split not in SPLITS:
-            raise OptionError(f"split is '{self.split}'{did_you_mean(self.split, SPLITS)}")
-        check_protocol(self.protocol, self.seed)
-        for name in self.models:
-            Settings.make(name, self.task, {}, self.preset)
+from gmlfm.tuning.budget import LEAST_TRIALS, Budget
+from gmlfm.tuning.plan import Plan, stamp_folder
+from gmlfm.tuning.results import Results, file_name
+from gmlfm.tuning.rows import Comparison, read_comparison
+from gmlfm.tuning.search import Search
+from gmlfm.tuning.study import Report, Study, Tuned, tune
 
 
 def compare(
@@ -104,8 +31,13 @@ def compare(
     device: str = "auto",
     report: Report | None = None,
     tested: Callable[[str, int], None] | None = None,
+    note: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Tune each model in out/studies, test the best settings with every seed into out/results, and make the table.
+
+    budget: trials of each method, or seconds of the whole comparison. Of seconds each method has an equal share for its search
+    and its final trainings: these are estimated from its trials and set apart. First each method has one trial, by which `note`
+    tells who needs more than a share for `LEAST_TRIALS` trials and the final trainings; they are made all the same.
 
     Called again with the same folder it goes on where it stopped; when all is there it only reads.
     """
@@ -113,172 +45,86 @@ def compare(
     chosen_device(device)
     if threads is not None and threads < 1:
         raise OptionError(f"threads is {threads}; expected 1 or more.")
-    _stamp(out, plan, budget, data)
+    plan = plan.resolved(data)
+    share, results = plan.share(budget), Results(out)
+    searches = {model: _search(data, plan, model, out, threads, device) for model in plan.models}
+    stamp_folder(out, plan, budget, share, searches)
     failures: dict[str, str] = {}
-    for model in plan.models:
-        search = _search(data, plan, model, out, threads, device)
+    needed: dict[str, float] = {}
+
+    def attempt(action: Callable[[str], None], model: str) -> None:
         try:
-            tuned = _chosen(out, model) or _choose(out, tune(search, budget, report))
-            for seed in range(plan.seeds):
-                if not _is_readable(_result(out, model, seed)):
-                    if tested is not None:
-                        tested(model, seed)
-                    _test(data, plan, tuned, seed, out, threads, device)
+            action(model)
         except OptionError:
             raise
         except GmlfmError as error:
             failures[model] = str(error)
+
+    def measure(model: str) -> None:
+        if results.chosen(model) is None:
+            seconds = _first_trial(searches[model], share, report)
+            if seconds is not None:
+                needed[model] = seconds
+
+    def search_and_test(model: str) -> None:
+        tuned = results.chosen(model) or results.choose(tune(searches[model], share, report))
+        for seed in range(plan.seeds):
+            if not results.has(model, seed):
+                if tested is not None:
+                    tested(model, seed)
+                _test(data, plan, tuned, seed, results, threads, device)
+
+    if share.seconds is not None:
+        for model in plan.models:
+            attempt(measure, model)
+        message = _too_little(needed, share.seconds, plan)
+        if note is not None and message:
+            note(message)
+    for model in plan.models:
+        if model not in failures:
+            attempt(search_and_test, model)
     write_text(out / "failures.json", json.dumps(failures, indent=1) + "\n")
     return read_comparison(data, out)
 
 
-def read_comparison(data: Dataset, out: Path) -> Comparison:
-    """The table from what is stored alone."""
-    try:
-        stamp = json.loads((out / "plan.json").read_text(encoding="utf-8"))
-        failures = json.loads((out / "failures.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{out} holds no finished comparison ({error}).") from error
-    plan = Plan(**{**stamp["plan"], "models": tuple(stamp["plan"]["models"])})
-    tested = [model for model in plan.models if model not in failures]
-    if not tested:
-        raise DataError(f"no method came to an end: {'; '.join(f'{name}: {why}' for name, why in failures.items())}")
-    queries = {model: [_read(_result(out, model, seed)) for seed in range(plan.seeds)] for model in tested}
-    is_topn, ndcg = plan.task == "topn", default_metric("ndcg")
-    rows = [_row(model, queries, _tested(out, model), ndcg if is_topn else "squared_error") for model in tested]
-    rows.sort(key=lambda row: -row.means[ndcg] if is_topn else row.means["rmse"])
-    return Comparison(
-        data.name,
-        plan.task,
-        plan.split,
-        plan.protocol if is_topn else "labels",
-        ndcg if is_topn else "rmse",
-        stamp["budget"],
-        plan.seeds,
-        plan.refit and plan.preset is None,
-        plan.preset == "paper" and is_topn,
-        tuple(rows),
-        failures,
+def _search(data: Dataset, plan: Plan, model: str, out: Path, threads: int | None, device: str) -> Search:
+    folder = out / "studies" / file_name(model)
+    method = (plan.task, plan.split, plan.preset, plan.seed, threads, device, plan.fixed[model], plan.split_options)
+    return Search(data, model, folder, *method)
+
+
+def _first_trial(search: Search, share: Budget, report: Report | None) -> float | None:
+    """Seconds that the method needs at least, by a first trial; None where that failed."""
+    study = Study(search)
+    if report is not None:
+        report(search.model, len(study.ended), study.spent)
+    if not study.ended:
+        study.run_trial(share)
+    return study.needed_seconds(share)
+
+
+def _too_little(needed: Mapping[str, float], share: float, plan: Plan) -> str:
+    """Who does not get by with a share, before the search begins; '' where all do."""
+    short = {model: seconds for model, seconds in needed.items() if seconds > share}
+    if not short:
+        return ""
+    listed = ", ".join(f"{model} {seconds:,.0f}" for model, seconds in short.items())
+    return (
+        f"{LEAST_TRIALS} trials and {plan.seeds} final trainings take more than a method's {share:,.0f} seconds "
+        f"(by a first trial: {listed}) and are made all the same; "
+        f"about --seconds {max(short.values()) * len(plan.models):,.0f} would do."
     )
 
 
-def _file_name(model: str) -> str:
-    """Of a model named module:Class, too: some file systems allow no colon."""
-    return model.replace(":", ".")
-
-
-def _choice(out: Path, model: str) -> Path:
-    return out / "results" / f"{_file_name(model)}.json"
-
-
-def _result(out: Path, model: str, seed: int) -> Path:
-    return out / "results" / f"{_file_name(model)}-{seed}.parquet"
-
-
-def _choose(out: Path, tuned: Tuned) -> Tuned:
-    """What was chosen is written down before it is tested: the table shows what was tested, whatever a study does later."""
-    write_text(_choice(out, tuned.model), json.dumps(asdict(tuned), indent=1) + "\n")
-    return tuned
-
-
-def _chosen(out: Path, model: str) -> Tuned | None:
-    path = _choice(out, model)
-    if not path.exists():
-        return None
-    try:
-        return Tuned(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{path} is damaged ({error}); remove it and run the comparison again.") from error
-
-
-def _tested(out: Path, model: str) -> Tuned:
-    tuned = _chosen(out, model)
-    if tuned is None:
-        raise DataError(f"{_choice(out, model)} is missing; run the comparison again.")
-    return tuned
-
-
-def _is_readable(path: Path) -> bool:
-    """A result that cannot be read is made again."""
-    try:
-        return pl.read_parquet(path).height > 0
-    except (OSError, pl.exceptions.PolarsError):
-        return False
-
-
-def _search(data: Dataset, plan: Plan, model: str, out: Path, threads: int | None, device: str) -> Search:
-    folder = out / "studies" / _file_name(model)
-    return Search(data, model, folder, plan.task, plan.split, plan.preset, plan.seed, threads, device)
-
-
-def _stamp(out: Path, plan: Plan, budget: Budget, data: Dataset) -> None:
-    amount = f"{budget.trials} trials" if budget.trials is not None else f"{budget.seconds:g} seconds"
-    about = {"plan": {**asdict(plan), "models": list(plan.models)}, "budget": f"{amount} a method", "data": data.content_hash}
-    path = out / "plan.json"
-    if read_stamp(path) not in (None, about):
-        raise OptionError(f"{out} holds another comparison (see plan.json there); choose a new folder.")
-    write_text(path, json.dumps(about, indent=1) + "\n")
-
-
-def _test(data: Dataset, plan: Plan, tuned: Tuned, seed: int, out: Path, threads: int | None, device: str) -> None:
+def _test(data: Dataset, plan: Plan, tuned: Tuned, seed: int, results: Results, threads: int | None, device: str) -> None:
     """The only place that looks at the test part."""
-    fixed: dict[str, Any] = {"device": device} | ({} if threads is None else {"threads": threads})
-    refit = plan.refit and plan.preset is None
-    recommender = tuned.recommender(seed, **fixed)
+    started = time.perf_counter()
+    machine: dict[str, Any] = {"device": device} | ({} if threads is None else {"threads": threads})
+    recommender = tuned.recommender(seed, **machine)
     try:
-        recommender.fit(data, plan.split, refit=refit)
+        recommender.fit(data, plan.split, split_options=plan.split_options, refit=plan.refits)
     except DivergedError:
         if not recommender.is_fitted:  # otherwise its best epoch stands
             raise
     evaluation = recommender.evaluate(protocol=plan.protocol)
-    target = _result(out, tuned.model, seed)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_suffix(".draft")
-    pl.DataFrame(evaluation.queries).write_parquet(draft)
-    draft.replace(target)
-
-
-def _read(path: Path) -> Queries:
-    try:
-        frame = pl.read_parquet(path)
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{path} is missing or damaged ({str(error).splitlines()[0]}); run the comparison again.") from error
-    return {name: frame[name].to_numpy() for name in frame.columns}
-
-
-def _row(model: str, queries: dict[str, list[Queries]], tuned: Tuned, metric: str) -> Row:
-    values = _mean_of_seeds(queries[model], metric)
-    low, high = bootstrap_interval(values)
-    others = {name: _mean_of_seeds(by_seed, metric) for name, by_seed in queries.items() if name != model}
-    sign = -1.0 if metric == "squared_error" else 1.0
-    against = max(others, key=lambda name: sign * others[name].mean(), default="")
-    versus = compare_queries(values, others[against]) if against else None
-    seeds = [of_seed[metric].mean() for of_seed in queries[model]]
-    means = {name: float(np.mean([of_seed[name].mean() for of_seed in queries[model]])) for name in queries[model][0]}
-    difference = versus.difference if versus else 0.0
-    if metric == "squared_error":
-        low, high = low**0.5, high**0.5
-        difference = float(values.mean() ** 0.5 - others[against].mean() ** 0.5) if against else 0.0
-        seeds = [mean**0.5 for mean in seeds]
-        means = {"rmse": means["squared_error"] ** 0.5, "mae": means["absolute_error"]}
-    return Row(
-        model,
-        means,
-        low,
-        high,
-        float(np.std(seeds)),
-        against,
-        difference,
-        versus.t_test if versus else 1.0,
-        tuned.validation.get(default_metric("ndcg"), tuned.validation.get("rmse", float("nan"))),
-        tuned.trials,
-        tuned.failed,
-        tuned.seconds,
-        tuple(tuned.at_border),
-        tuned.settings,
-    )
-
-
-def _mean_of_seeds(by_seed: Sequence[Queries], metric: str) -> npt.NDArray[np.float64]:
-    """Each query's value, averaged over the seeds: queries are paired, seeds are not."""
-    return np.asarray(np.mean([queries[metric] for queries in by_seed], axis=0))
+    results.add(tuned.model, seed, evaluation.queries, time.perf_counter() - started)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Container, Mapping
 from typing import Any
 
-from gmlfm.errors import OptionError
+import numpy as np
+
 from gmlfm.models.registry import ModelInfo, model_info
 from gmlfm.models.settings import Choice, Space
-from gmlfm.training.settings import Settings, applicable
+from gmlfm.training.settings import Settings
 from gmlfm.training.settings import search_space as declared_space
 
 _PAPER: dict[str, Space] = {
@@ -16,14 +20,15 @@ _PAPER: dict[str, Space] = {
     "layers": Choice((0, 1, 2, 3)),
     "k": Choice((4, 8, 16, 32, 64, 128, 256, 512)),
 }
+_MOST_LISTED = 10_000  # a larger space hardly proposes a point twice
+Point = tuple[tuple[str, Any], ...]
 
 
 def search_space(model: str | ModelInfo, task: str, preset: str | None = None) -> dict[str, Space]:
-    """preset 'paper': the grid that the paper names, for the settings that the model has."""
+    """preset 'paper': the grid that the paper names, for the settings that the model has. A model that is not trained in
+    epochs is none of the paper's and keeps its own space."""
     info = model if isinstance(model, ModelInfo) else model_info(model)
-    if preset == "paper":
-        if not applicable(info)["batches"]:
-            raise OptionError(f"the preset 'paper' trains by gradients, which '{info.name}' does not.")
+    if preset == "paper" and info.cls.learns_in_epochs:
         return {name: space for name, space in _PAPER.items() if name == "lr" or name in info.declared}
     return declared_space(info, task)
 
@@ -35,3 +40,32 @@ def defaults(model: str | ModelInfo, task: str, space: dict[str, Space]) -> dict
     values = {**declared, **Settings.make(info, task, {}).to_dict()["settings"]}
     chosen = {name: "auto" if values[name] is None else values[name] for name in space if name in values}
     return {name: value for name, value in chosen.items() if space[name].contains(value)}
+
+
+def n_points(space: Mapping[str, Space]) -> float:
+    """How many settings there are to try; 1 where nothing is searched, infinity with a range of numbers."""
+    return math.prod(len(choices.values) if isinstance(choices, Choice) else math.inf for choices in space.values())
+
+
+def as_point(chosen: Mapping[str, Any]) -> Point:
+    return tuple(sorted(chosen.items()))
+
+
+def untried_point(space: Mapping[str, Space], tried: Container[Point], seed: tuple[int, int]) -> dict[str, Any] | None:
+    """A point of a listed space that was not tried, drawn by the seed; None where the space is too large to list."""
+    if n_points(space) > _MOST_LISTED:
+        return None
+    values = [choices.values for choices in space.values() if isinstance(choices, Choice)]
+    points = [dict(zip(space, combination, strict=True)) for combination in itertools.product(*values)]
+    left = [point for point in points if as_point(point) not in tried]
+    return left[int(np.random.default_rng(seed).integers(len(left)))] if left else None
+
+
+def space_as_json(space: Mapping[str, Space]) -> dict[str, Any]:
+    """For a study's stamp: what was searched."""
+    return {
+        name: list(choices.values)
+        if isinstance(choices, Choice)
+        else {"low": choices.low, "high": choices.high, "log": choices.log}
+        for name, choices in space.items()
+    }

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,46 +14,29 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState
 
-from gmlfm.data.dataset import Dataset
-from gmlfm.data.splits import SPLITS
-from gmlfm.errors import DataError, GmlfmError, OptionError, did_you_mean
-from gmlfm.evaluation.metrics import default_metric
-from gmlfm.evaluation.protocols import protocol_for
-from gmlfm.fitting.plan import chosen_device
-from gmlfm.models.settings import Real, Space
+from gmlfm.errors import DataError, OptionError
+from gmlfm.models.settings import Real
 from gmlfm.recommender import Recommender
 from gmlfm.storage import write_text
-from gmlfm.training.trainer import DivergedError, EpochReport, Resumable
-from gmlfm.tuning.spaces import defaults, search_space
+from gmlfm.tuning.budget import Budget, Cost
+from gmlfm.tuning.search import Search
+from gmlfm.tuning.spaces import as_point, defaults, n_points, untried_point
+from gmlfm.tuning.trial import run_trial
 
 Report = Callable[[str, int, float], None]  # what is done, trials so far, seconds so far
-
-
-@dataclass(frozen=True)
-class Budget:
-    """So many trials, or so many seconds of trials; one of the two."""
-
-    trials: int | None = None
-    seconds: float | None = None
-
-    def __post_init__(self) -> None:
-        if (self.trials is None) == (self.seconds is None):
-            raise OptionError("a budget is either trials or seconds; give one of them.")
-        if (self.trials is not None and self.trials < 1) or (self.seconds is not None and not self.seconds > 0):
-            raise OptionError("a budget of trials or seconds must be above 0.")
-
-    def left(self, trials: int, seconds: float) -> bool:
-        return trials < self.trials if self.trials is not None else seconds < (self.seconds or 0.0)
+_HOPELESS = 3  # failures in a row from the beginning: the method cannot do these data
+_COST, _VALIDATION, _ERROR, _REPEATED = "cost", "validation", "error", "repeated"
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """The best settings by validation, and what the search for them took."""
+    """The best settings by validation, what was fixed beside them, and what the search for them took."""
 
     model: str
     task: str
     preset: str | None
     settings: dict[str, Any]
+    fixed: dict[str, Any]
     validation: dict[str, float]
     trials: int
     failed: int
@@ -62,71 +44,146 @@ class Tuned:
     at_border: list[str]
 
     def recommender(self, seed: int, **more: Any) -> Recommender:
-        return Recommender(self.model, self.task, preset=self.preset, **{**self.settings, **more, "seed": seed})
-
-
-@dataclass(frozen=True)
-class Search:
-    """Everything but the budget."""
-
-    data: Dataset
-    model: str
-    folder: Path
-    task: str = "topn"
-    split: str = "leave-one-out"
-    preset: str | None = None
-    seed: int = 0
-    threads: int | None = None
-    device: str = "auto"
-
-    @property
-    def metric(self) -> str:
-        return default_metric("ndcg") if self.task == "topn" else "rmse"
-
-    @property
-    def fixed(self) -> dict[str, Any]:
-        return {"seed": self.seed, **({} if self.threads is None else {"threads": self.threads})}
+        settings = {**self.fixed, **self.settings, **more, "seed": seed}
+        return Recommender(self.model, self.task, preset=self.preset, **settings)
 
 
 def tune(search: Search, budget: Budget, report: Report | None = None) -> Tuned:
-    """Search until the budget of this study, over all its processes and restarts, is spent."""
-    study, space = _open(search), search_space(search.model, search.task, search.preset)
+    """Search until the budget of this study, over all its processes and restarts, is spent or all of its space is tried.
+
+    The seconds are those of trials that came to an end; a trial that was killed does not count.
+    """
+    study = Study(search)
     while True:
-        ended = _ended_trials(study)
-        spent = sum(trial.user_attrs.get("seconds", 0.0) for trial in ended)
         if report is not None:
-            report(search.model, len(ended), spent)
-        if not budget.left(len(ended), spent) or (not space and ended):
-            break
+            report(search.model, len(study.ended), study.spent)
+        if not study.goes_on(budget):
+            return study.summary()
+        study.run_trial(budget)
+
+
+class Study:
+    """A search's folder, opened."""
+
+    def __init__(self, search: Search) -> None:
+        search.check()
+        self.search, self._study = search, _open(search)
+
+    @property
+    def ended(self) -> list[FrozenTrial]:
+        """The trials that are over; a proposal that was tried before is none."""
+        trials = self._study.get_trials(deepcopy=False)
+        ended = [trial for trial in trials if trial.state in (TrialState.COMPLETE, TrialState.FAIL)]
+        return [trial for trial in ended if _REPEATED not in trial.user_attrs]
+
+    @property
+    def costs(self) -> list[Cost]:
+        return [_cost_of(trial) for trial in self.ended]
+
+    @property
+    def best(self) -> FrozenTrial | None:
+        is_complete = any(trial.state == TrialState.COMPLETE for trial in self.ended)
+        return self._study.best_trial if is_complete else None
+
+    @property
+    def spent(self) -> float:
+        return sum(cost.spent for cost in self.costs)
+
+    def goes_on(self, budget: Budget) -> bool:
+        ended = self.ended
+        if len({as_point(trial.params) for trial in ended}) >= n_points(self.search.space):
+            return False
         if len(ended) >= _HOPELESS and all(trial.state == TrialState.FAIL for trial in ended):
-            break
-        _run_trial(study, search, space, None if budget.seconds is None else budget.seconds - spent)
-    return _summary(study, search, space)
+            return False
+        return budget.allows(self.costs, self._best_cost())
+
+    def run_trial(self, budget: Budget) -> None:
+        costs = self.costs
+        seconds = None if budget.is_least(len(costs)) else budget.seconds_left(costs, self._best_cost())
+        finals = None if any(cost.test_seconds for cost in costs) else budget.finals
+        trial, chosen = self._propose()
+        try:
+            result = run_trial(self.search, chosen, seconds, finals)
+        except OptionError:
+            # Wrong use is reported at once, and the study stays as it was.
+            self._study.tell(trial, state=TrialState.PRUNED)
+            raise
+        trial.set_user_attr(_COST, asdict(result.cost))
+        if result.validation:
+            trial.set_user_attr(_VALIDATION, result.validation)
+            self._study.tell(trial, result.validation[self.search.metric])
+        else:
+            trial.set_user_attr(_ERROR, result.error)
+            self._study.tell(trial, state=TrialState.FAIL)
+
+    def needed_seconds(self, budget: Budget) -> float | None:
+        """For the least trials and the final trainings, by the trials so far; None where none came to an end."""
+        best = self._best_cost()
+        return None if best is None else budget.needed(self.costs, best, n_points(self.search.space))
+
+    def summary(self) -> Tuned:
+        trials, best, search = self.ended, self.best, self.search
+        if best is None:
+            reasons = [str(trial.user_attrs.get(_ERROR, "")) for trial in trials]
+            raise DataError(
+                f"no trial of '{search.model}' came to an end{': ' + reasons[-1] if reasons else '; raise the budget.'}"
+            )
+        n_failed = sum(trial.state == TrialState.FAIL for trial in trials)
+        return Tuned(
+            search.model,
+            search.task,
+            search.preset,
+            dict(best.params),
+            search.fixed,
+            dict(best.user_attrs[_VALIDATION]),
+            len(trials) - n_failed,
+            n_failed,
+            self.spent,
+            [name for name, choices in search.space.items() if choices.is_at_border(best.params[name])],
+        )
+
+    def _best_cost(self) -> Cost | None:
+        best = self.best
+        return None if best is None else _cost_of(best)
+
+    def _propose(self) -> tuple[optuna.Trial, dict[str, Any]]:
+        study, space, seed = self._study, self.search.space, self.search.seed
+        number = len(study.get_trials(deepcopy=False))
+        # Named by the trial, not by the process: a study that was stopped proposes what it would have proposed.
+        study.sampler = optuna.samplers.TPESampler(seed=seed * 100_003 + number, n_startup_trials=8)
+        ended = self.ended
+        if not ended and space:
+            study.enqueue_trial(defaults(self.search.model, self.search.task, space))
+        trial, chosen = self._ask()
+        tried = {as_point(ended_trial.params) for ended_trial in ended}
+        other = untried_point(space, tried, (seed, number)) if as_point(chosen) in tried else None
+        if other is None:
+            return trial, chosen
+        trial.set_user_attr(_REPEATED, True)
+        study.tell(trial, state=TrialState.FAIL)
+        study.enqueue_trial(other)
+        return self._ask()
+
+    def _ask(self) -> tuple[optuna.Trial, dict[str, Any]]:
+        trial, chosen = self._study.ask(), {}
+        for name, choices in self.search.space.items():
+            if isinstance(choices, Real):
+                chosen[name] = trial.suggest_float(name, choices.low, choices.high, log=choices.log)
+            else:
+                chosen[name] = trial.suggest_categorical(name, choices.values)
+        return trial, chosen
 
 
-def _ended_trials(study: optuna.Study) -> list[FrozenTrial]:
-    return [trial for trial in study.get_trials(deepcopy=False) if trial.state in (TrialState.COMPLETE, TrialState.FAIL)]
-
-
-_HOPELESS = 3  # failures in a row from the beginning: the method cannot do these data
+def _cost_of(trial: FrozenTrial) -> Cost:
+    return Cost(**trial.user_attrs[_COST]) if _COST in trial.user_attrs else Cost(0.0)
 
 
 def _open(search: Search) -> optuna.Study:
-    stamp = {
-        "model": search.model,
-        "task": search.task,
-        "preset": search.preset,
-        "split": search.split,
-        "seed": search.seed,
-        "data": search.data.content_hash,
-    }
-    if search.split not in SPLITS:
-        raise OptionError(f"split is '{search.split}'{did_you_mean(search.split, SPLITS)}")
-    chosen_device(search.device)
-    path = search.folder / "study.json"
-    if read_stamp(path) not in (None, stamp):
-        raise OptionError(f"{search.folder} holds a study of other data or another task; choose another folder.")
-    if not path.exists():
+    path, stamp = search.folder / "study.json", json.loads(json.dumps(search.stamp))
+    earlier = read_stamp(path)
+    if earlier not in (None, stamp):
+        raise OptionError(f"{search.folder} holds a study with {_differences(earlier, stamp)}; choose another folder.")
+    if earlier is None:
         write_text(path, json.dumps(stamp, indent=1) + "\n")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with warnings.catch_warnings():
@@ -141,6 +198,14 @@ def _open(search: Search) -> optuna.Study:
             ) from error
 
 
+def _differences(earlier: Any, stamp: dict[str, Any]) -> str:
+    """In words, in what a folder's stamp is another: 'other data', 'another seed and another search space'."""
+    held = earlier if isinstance(earlier, dict) else {}
+    names = [name for name, value in stamp.items() if name not in held or held[name] != value]
+    shown = [f"other {name}" if name in ("data", "fixed settings") else f"another {name}" for name in names]
+    return " and ".join(shown) or "more in its study.json than is known here"
+
+
 def read_stamp(path: Path) -> Any:
     """What a folder says it holds; None for a new one. A folder with other things in it is somebody's own."""
     if not path.exists():
@@ -151,105 +216,3 @@ def read_stamp(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path} is damaged ({error}); choose a new folder.") from error
-
-
-def _run_trial(study: optuna.Study, search: Search, space: dict[str, Space], seconds: float | None) -> None:
-    number = len(study.get_trials(deepcopy=False))
-    # Named by the trial, not by the process: a study that was stopped proposes what it would have proposed.
-    study.sampler = optuna.samplers.TPESampler(seed=search.seed * 100_003 + number, n_startup_trials=8)
-    is_begun = any(trial.state.is_finished() for trial in study.get_trials(deepcopy=False))
-    if not is_begun and space:
-        study.enqueue_trial(defaults(search.model, search.task, space))
-    trial = study.ask()
-    chosen = {name: _suggested(trial, name, choices) for name, choices in space.items()}
-    started = time.perf_counter()
-    clock = _Clock(seconds)
-    try:
-        recommender = Recommender(
-            search.model, search.task, preset=search.preset, device=search.device, **{**chosen, **search.fixed}
-        )
-        try:
-            metrics = _validated(recommender.fit(search.data, search.split, observer=clock), search)
-        except DivergedError:
-            if not clock.best:
-                raise
-            metrics = clock.best
-        except _OutOfTimeError:
-            if not clock.best:
-                raise DataError("the budget ended before the first epoch did") from None
-            metrics = clock.best
-    except OptionError:
-        # Wrong use fails every trial alike: it is reported at once, and the study stays as it was.
-        study.tell(trial, state=TrialState.PRUNED)
-        raise
-    except GmlfmError as error:
-        trial.set_user_attr("seconds", time.perf_counter() - started)
-        trial.set_user_attr("error", str(error))
-        study.tell(trial, state=TrialState.FAIL)
-        return
-    trial.set_user_attr("seconds", time.perf_counter() - started)
-    trial.set_user_attr("validation", metrics)
-    study.tell(trial, metrics[search.metric])
-
-
-def _suggested(trial: optuna.Trial, name: str, space: Space) -> Any:
-    if isinstance(space, Real):
-        return trial.suggest_float(name, space.low, space.high, log=space.log)
-    return trial.suggest_categorical(name, space.values)
-
-
-def _validated(recommender: Recommender, search: Search) -> dict[str, float]:
-    run = recommender.fitted
-    if len(run.split.validation) == 0:
-        raise OptionError(f"the split '{search.split}' holds out no validation rows, so nothing can be chosen on them.")
-    if run.validation:
-        return _choosing(run.validation)
-    return _choosing(recommender.evaluate(protocol=protocol_for(search.data), part="validation").metrics)
-
-
-def _choosing(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics by which settings are chosen and shown."""
-    names = (default_metric("hr"), default_metric("ndcg"), "rmse", "mae")
-    return {name: metrics[name] for name in names if name in metrics}
-
-
-def _summary(study: optuna.Study, search: Search, space: dict[str, Space]) -> Tuned:
-    trials = _ended_trials(study)
-    complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-    if not complete:
-        reasons = [str(trial.user_attrs.get("error", "")) for trial in trials]
-        raise DataError(
-            f"no trial of '{search.model}' came to an end{': ' + reasons[-1] if reasons else '; raise the budget.'}"
-        )
-    best: FrozenTrial = study.best_trial
-    return Tuned(
-        search.model,
-        search.task,
-        search.preset,
-        dict(best.params),
-        dict(best.user_attrs["validation"]),
-        len(complete),
-        len(trials) - len(complete),
-        sum(trial.user_attrs.get("seconds", 0.0) for trial in trials),
-        [name for name, choices in space.items() if choices.is_at_border(best.params[name])],
-    )
-
-
-class _OutOfTimeError(Exception):
-    """The study's seconds are over in the middle of a trial."""
-
-
-class _Clock:
-    """Keeps the best epoch's validation, and stops a trial when the budget is spent: what it had reached counts."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self._end = None if seconds is None else time.perf_counter() + seconds
-        self.best: dict[str, float] = {}
-
-    def on_step(self, done: int, total: int, loss: float) -> None:
-        if self._end is not None and time.perf_counter() > self._end:
-            raise _OutOfTimeError
-
-    def on_epoch(self, report: EpochReport, trainer: Resumable) -> None:
-        if report.best:
-            self.best = _choosing(report.validation)

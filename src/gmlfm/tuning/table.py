@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gmlfm.evaluation.metrics import default_metric
-from gmlfm.tuning.comparison import Comparison, Row
+from gmlfm.tuning.budget import LEAST_TRIALS
+from gmlfm.tuning.rows import Comparison, Row
 
 
 def _metrics(comparison: Comparison) -> tuple[str, str]:
@@ -12,6 +15,7 @@ def _metrics(comparison: Comparison) -> tuple[str, str]:
 
 def headings(comparison: Comparison) -> list[str]:
     main, other = (name.upper() for name in _metrics(comparison))
+    fixed = ["fixed settings"] if _has_fixed(comparison) else []
     return [
         "method",
         main,
@@ -21,8 +25,9 @@ def headings(comparison: Comparison) -> list[str]:
         "against the best other",
         f"{main} {'TEST, as published' if comparison.as_published else 'validation'}",
         "trials",
-        "seconds",
+        "seconds: search + final",
         "best values at a border",
+        *fixed,
     ]
 
 
@@ -38,8 +43,9 @@ def text_rows(comparison: Comparison) -> list[list[str]]:
             _against(row),
             f"{row.validation:.4f}",
             f"{row.trials}" + (f" ({row.failed} failed)" if row.failed else ""),
-            f"{row.seconds:.0f}",
-            ", ".join(f"{name}={_short(row.settings[name])}" for name in row.at_border) or "-",
+            _seconds(row, comparison.share),
+            _settings({name: row.settings[name] for name in row.at_border}),
+            *([_settings(row.fixed)] if _has_fixed(comparison) else []),
         ]
         for row in comparison.rows
     ]
@@ -55,13 +61,18 @@ def title(comparison: Comparison) -> str:
 
 def legend(comparison: Comparison) -> str:
     chosen = "AS PUBLISHED: CHOICES WERE MADE ON THE TEST PART, for comparison with the paper only"
-    return f"{chosen if comparison.as_published else 'Choices were made on validation alone'}, {_REST}"
+    seconds = "" if comparison.share is None else f" {_SECONDS}"
+    return f"{chosen if comparison.as_published else 'Choices were made on validation alone'}, {_REST}{seconds}"
 
 
 _REST = (
     "with the same budget for each method. Intervals are bootstrapped over the tested "
     "rows; 'against' is a paired t-test over them, seeds averaged: * p < .05, ** p < .01, *** p < .001. A best value at a "
     "border of its range may have a better one beyond."
+)
+_SECONDS = (
+    f"The seconds are shared equally; a method that needs more for {LEAST_TRIALS} trials and its final trainings gets them, "
+    "and its share is shown beside what it took. A trial that the end of the seconds cuts short counts if it has a whole epoch."
 )
 
 
@@ -79,5 +90,19 @@ def _against(row: Row) -> str:
     return f"{row.difference:+.4f}{marks} ({row.against})"
 
 
+def _has_fixed(comparison: Comparison) -> bool:
+    return any(row.fixed for row in comparison.rows)
+
+
+def _seconds(row: Row, share: float | None) -> str:
+    """What the search and the final trainings took; with the share where it was not enough."""
+    over = f" (share {share:.0f})" if share is not None and round(row.seconds) > round(share) else ""
+    return f"{row.search_seconds:.0f} + {row.final_seconds:.0f}{over}"
+
+
+def _settings(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={_short(value)}" for name, value in values.items()) or "-"
+
+
 def _short(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return f"{value:.3g}" if isinstance(value, float) else "auto" if value is None else str(value)

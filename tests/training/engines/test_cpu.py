@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,16 @@ from gmlfm.training.engines.eager import EagerEngine
 from gmlfm.training.options import TrainingOptions
 from gmlfm.training.row_trainer import RowTrainer
 from gmlfm.training.sampling.groups import Batch
-from tests.training.engines.twins import GML, N_ROWS, batch_of, in_double, largest_difference, started
+from tests.training.engines.twins import (
+    GML,
+    N_ROWS,
+    batch_of,
+    far_away,
+    in_double,
+    largest_difference,
+    started,
+    with_any_x_of_ids,
+)
 
 
 def engine_of(trainer: RowTrainer) -> CpuEngine:
@@ -71,6 +81,29 @@ def test_models_of_sums(model: GradientModel, threads: int) -> None:
     after_first, later = differences(copy.deepcopy(model), TrainingOptions(lr=1e-2, threads=threads), batch, 10)
     assert after_first < 1e-5
     assert later < 1e-3
+
+
+@pytest.mark.parametrize("priors", [{}, {"biases": False, "lambda_user": 0.1, "lambda_item": 0.2}], ids=["mf", "pmf"])
+def test_matrix_factorization_does_not_look_at_the_x_of_ids(priors: dict[str, Any]) -> None:
+    torch.manual_seed(1)
+    batch = with_any_x_of_ids(batch_of(37, 1, 4, 1))
+    trainer = started(MF(8, v_scale=0.5, **priors), TrainingOptions(lr=1e-2))
+    exact = in_double(trainer)
+    ((loss, _),) = engine_of(trainer).run(batch, 40)
+    assert loss == pytest.approx(EagerEngine(exact.model, exact.rows, exact.dense, "squared").step(batch), rel=1e-5)
+    assert largest_difference(trainer, exact) < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["identity", "mahalanobis", "transfm"])
+def test_near_points_far_from_the_origin_keep_their_digits(kind: str) -> None:
+    """|a|^2 + |b|^2 - 2 a.b of these has an error as large as the distances."""
+    torch.manual_seed(1)
+    model: GradientModel = TransFM(6, 0.5) if kind == "transfm" else GMLFM(6, **GML[kind], v_scale=0.5)
+    trainer = far_away(started(model, TrainingOptions(lr=1e-2)))
+    exact, batch = in_double(trainer), batch_of(37, 3, 4, 2)
+    ((loss, _),) = engine_of(trainer).run(batch, 40)
+    assert loss == pytest.approx(EagerEngine(exact.model, exact.rows, exact.dense, "squared").step(batch), rel=1e-4)
+    assert largest_difference(trainer, exact) < 1e-3  # a matrix product alone leaves 2e-6 in a z of 30
 
 
 def test_matrix_factorization_looks_at_ids_alone() -> None:

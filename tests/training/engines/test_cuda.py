@@ -26,7 +26,17 @@ from gmlfm.training.engines.eager import EagerEngine
 from gmlfm.training.engines.packing import NoKernelError
 from gmlfm.training.options import TrainingOptions
 from gmlfm.training.row_trainer import RowTrainer
-from tests.training.engines.twins import GML, N_ROWS, batch_of, in_double, largest_difference, started
+from gmlfm.training.sampling.groups import Batch
+from tests.training.engines.twins import (
+    GML,
+    N_ROWS,
+    batch_of,
+    far_away,
+    in_double,
+    largest_difference,
+    started,
+    with_any_x_of_ids,
+)
 
 pytestmark = pytest.mark.gpu
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -83,6 +93,31 @@ def test_models_without_distances(model: GradientModel) -> None:
     after_first, later = differences(copy.deepcopy(model), TrainingOptions(lr=1e-2), shape, 8)
     assert after_first < 1e-3
     assert later < 5e-3
+
+
+def step_differences(trainer: RowTrainer, batch: Batch) -> tuple[float, float]:
+    """One step's loss and its state, each relative to an eager step in float64."""
+    exact, on_device = in_double(trainer), moved(trainer)
+    ((loss, _),) = engine_of(on_device).run(batch, len(batch))
+    expected = EagerEngine(exact.model, exact.rows, exact.dense, trainer.options.loss).step(batch)
+    return abs(loss / expected - 1), largest_difference(on_device, exact)
+
+
+def test_matrix_factorization_does_not_look_at_the_x_of_ids() -> None:
+    trainer = started(MF(20, v_scale=0.5), TrainingOptions(lr=1e-2))
+    loss, state = step_differences(trainer, with_any_x_of_ids(batch_of(23, 1, 4, 1)))
+    assert loss < 1e-4
+    assert state < 1e-3
+
+
+@pytest.mark.parametrize("user_width", [1, 3])
+def test_near_points_far_from_the_origin_keep_their_digits(user_width: int) -> None:
+    """|a|^2 + |b|^2 - 2 a.b of these has an error as large as the distances."""
+    torch.manual_seed(1)
+    trainer = far_away(started(GMLFM(6, **GML["identity"], v_scale=0.5), TrainingOptions(lr=1e-2)))
+    loss, state = step_differences(trainer, batch_of(23, user_width, 4, 2))
+    assert loss < 1e-3
+    assert state < 1e-3
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "bpr", "softmax"])

@@ -33,3 +33,11 @@ def test_ids_alone() -> None:
     batch = DeviceBatch.upload(batch_of(5, 2, 3, 2), CPU).ids_only()
     assert batch.user_ids.shape == (5, 1)
     assert batch.item_ids.shape == (5, 3, 1)
+
+
+def test_an_id_alone_has_x_1_whatever_came() -> None:
+    uploaded = DeviceBatch.upload(batch_of(5, 2, 3, 2), CPU)
+    uploaded.user_x[:], uploaded.item_x[:] = 0.0, 3.0
+    batch = uploaded.ids_only()
+    assert torch.equal(batch.user_x, torch.ones(5, 1))
+    assert torch.equal(batch.item_x, torch.ones(5, 3, 1))

@@ -7,17 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 from gmlfm import load_dataset
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.encoding import Encoder
 from gmlfm.data.splits import make_split
+from gmlfm.fitting.memory import MemoryPlan
 from gmlfm.training.engines.resident import ResidentBatches
 from gmlfm.training.sampling.batches import BatchOptions, RankingBatches
 from gmlfm.training.sampling.cold_start import Grid
 from gmlfm.training.sampling.groups import IdRows
 from gmlfm.training.sampling.negatives import TrainingNegatives, training_sampler
+from gmlfm.training.settings import Settings
+from tests.training.sampling.test_availability import market
 
 
 def batches_of(data: Dataset, options: BatchOptions) -> RankingBatches:
@@ -104,3 +108,25 @@ def test_fixed_negatives_stay_beside_their_positive(small_market: Path) -> None:
         return sorted((*map(int, user), *map(int, items.ravel())) for user, items in ids)
 
     assert rows(0) == rows(1)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_negatives_that_depend_on_time_come_from_the_host(fresh: bool) -> None:
+    data, options = market(), BatchOptions(n_negatives=3, cold_start_rate=0.1, fresh=fresh)
+    plan = MemoryPlan(data, Settings.make("fm", "topn", {"n_negatives": 3, "fresh": fresh}), "global-time", {}, "cpu")
+    host = plan.selection_inputs().batches()
+    assert isinstance(host, RankingBatches)
+    assert host.options == options
+    resident = ResidentBatches(host, torch.device("cpu"))
+
+    def groups(ids: Any) -> list[tuple[int, ...]]:
+        return sorted(tuple(int(row) for row in np.asarray(group).ravel()) for group in ids)
+
+    for number in (0, 1):
+        host_ids = np.concatenate([batch.item_ids for batch in host.epoch(number)])
+        device_ids = torch.cat([batch.item_ids for batch in resident.epoch(number)])
+        assert groups(device_ids) == groups(host_ids)
+        assert (host_ids[:, 1:, 0] == host.ids.negative_only_row).any()
+    sampler = resident.cold_start_sampler(0)
+    assert sampler is not None
+    assert len(sampler.latest().labels) == len(np.unique(host.users))

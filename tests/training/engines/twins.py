@@ -34,6 +34,21 @@ def batch_of(n: int, user_width: int, group: int, item_width: int, seed: int = 0
     return Batch(*side(n, user_width), *side(n, group, item_width), labels, weights)
 
 
+def with_any_x_of_ids(batch: Batch) -> Batch:
+    """The same with x of ids drawn, some of them 0."""
+    rng = np.random.default_rng(5)
+    for x in (batch.user_x, batch.item_x):
+        x[..., 0] = np.where(rng.random(x.shape[:-1]) < 0.3, 0.0, rng.normal(size=x.shape[:-1]))
+    return batch
+
+
+def far_away(trainer: RowTrainer, distance: float = 30.0) -> RowTrainer:
+    """All attributes' vectors moved together: their differences, some hundredths, stay as they are but for rounding."""
+    columns = slice(1, 1 + trainer.model.k)  # type: ignore[misc]
+    trainer.table[1:, columns] = trainer.table[1:, columns] * 0.05 + distance
+    return trainer
+
+
 def started(model: GradientModel, options: TrainingOptions) -> RowTrainer:
     """A trainer in the middle of its work: parameters and moments that are not at zero."""
     trainer = RowTrainer(model, N_ROWS, options)

@@ -99,3 +99,11 @@ def test_a_steps_size_follows_the_data_unless_it_is_given() -> None:
     assert options.groups_per_step(10_000_000, 5) == 4096 // 5
     assert replace(options, batch_size=300).groups_per_step(10_000_000, 5) == 60
     assert replace(options, batch_size=2).groups_per_step(10_000_000, 5) == 1
+
+
+def test_the_largest_batch_bounds_what_auto_takes() -> None:
+    usual, raised = BatchOptions(n_negatives=1), BatchOptions(n_negatives=1, largest_batch=16384)
+    assert [usual.groups_per_step(n, 2) for n in (4_000, 80_000, 2_000_000)] == [50, 1000, 2048]
+    assert [raised.groups_per_step(n, 2) for n in (4_000, 80_000, 2_000_000)] == [50, 1000, 8192]
+    assert raised.groups_per_step(2_000_000, 2, largest=32_768) == 8192
+    assert BatchOptions(batch_size=64, largest_batch=16384).groups_per_step(2_000_000, 2) == 32

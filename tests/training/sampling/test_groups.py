@@ -67,8 +67,21 @@ def test_what_training_knows_of_ids(encoded_items: tuple[Dataset, Encoder, Encod
     )
     assert id_rows.trained_items.tolist() == [True, True, True, False, False, False]
     assert set(np.flatnonzero(id_rows.trained_rows)) == set(encoded.item.ids[:3].ravel())
-    assert id_rows.first_choices == pytest.approx(2 / 5)  # two of five choices were of an item chosen once
-    assert IdRows.from_counts(encoder.fields, np.zeros(6, int), encoded.item).first_choices == 0.0
+
+
+def test_as_published_an_item_without_a_positive_is_trained_by_its_own_row(
+    encoded_items: tuple[Dataset, Encoder, Encoded],
+) -> None:
+    data, _, _ = encoded_items
+    encoder = Encoder.fit(data, np.arange(data.n_interactions), all_ids=True)
+    encoded = encoder.encode(data)
+    counts = np.bincount(data.item_numbers, minlength=6)
+    id_rows = IdRows.from_counts(encoder.fields, counts, encoded.item, as_published=True)
+    user_side = AttributeTable(encoded.user.ids[:1], encoded.user.values[:1])
+    labels = np.array([[1.0, -1.0, -1.0]], np.float32)
+    batch = make_batch(user_side, encoded.item, np.array([[0, 4, 5]], np.int32), labels, None, id_rows)
+    np.testing.assert_array_equal(batch.item_ids[0], encoded.item.ids[[0, 4, 5]])
+    np.testing.assert_array_equal(batch.item_x[0], encoded.item.values[[0, 4, 5]])
 
 
 @pytest.mark.parametrize("has_weights", [True, False])

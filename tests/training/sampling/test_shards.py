@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from gmlfm import load_dataset
+from gmlfm import Schema, load_dataset
 from gmlfm.data.prepared import PreparedData
+from gmlfm.data.restoring import restore
+from gmlfm.data.sources.preparing import prepare
 from gmlfm.fitting.memory import MemoryPlan
 from gmlfm.models.gradient import GradientModel
 from gmlfm.training.row_trainer import RowTrainer
-from gmlfm.training.sampling.batches import BatchOptions
+from gmlfm.training.sampling.batches import BatchOptions, RankingBatches
 from gmlfm.training.sampling.cold_start import Grid
 from gmlfm.training.sampling.groups import Batch
 from gmlfm.training.sampling.shards import ShardBatches
 from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import EpochReport, NullObserver, Resumable
+from tests.fitting.catalogues import write_catalogue
 
 
 def same(left: Batch, right: Batch) -> bool:
@@ -71,6 +75,46 @@ def test_shards_avoid_the_visible_positives_of_their_users(small_prepared: Prepa
                     n_checked += 1
                     assert (user, number) not in visible
     assert n_checked > 1000
+
+
+def drawn_negatives(data: PreparedData) -> Iterator[tuple[int, int, set[int]]]:
+    """shard, row and negatives of each training row, over some epochs."""
+    batches = ShardBatches(data, BatchOptions(n_negatives=4, cold_start_rate=0.0))
+    for number, shard in enumerate(data.shards()):
+        of_shard = batches._batches_of(shard)
+        assert isinstance(of_shard, RankingBatches)
+        drawn = np.concatenate([of_shard.negatives.of_epoch(epoch) for epoch in range(20)], axis=1)
+        for row, items in zip(of_shard.rows.tolist(), drawn.tolist(), strict=True):
+            yield number, row, set(items)
+
+
+def test_negatives_are_items_of_any_row_of_any_part_never_unsold_ones(tmp_path: Path) -> None:
+    """As in memory: of 3,150 listed items 150 are ever chosen, also by held-out rows."""
+    folder = write_catalogue(tmp_path, "unsold")
+    schema = Schema.from_toml(folder / "dataset.toml")
+    prepared = prepare(schema, folder, folder / "p", rows_per_bucket=160)
+    expected = set(restore(prepared)[0].seen_items.tolist())
+    drawn = set().union(*(items for *_, items in drawn_negatives(prepared)))
+    assert len(expected) < 200 < prepared.info.n_items
+    assert drawn == expected
+
+
+def test_with_listing_times_negatives_are_what_could_be_had_at_the_row(tmp_path: Path) -> None:
+    folder = write_catalogue(tmp_path, "sold-once-listed")
+    schema = Schema.from_toml(folder / "dataset.toml")
+    prepared = prepare(schema, folder, folder / "p", rows_per_bucket=160)
+    data, split, _ = restore(prepared)
+    assert split.name == "global-time"
+    assert data.availability is not None
+    sizes = [len(shard.users) for shard in prepared.shards()]
+    starts = np.cumsum([0, *sizes])
+    seen, n_unsold = set(data.seen_items.tolist()), 0
+    for number, row, items in drawn_negatives(prepared):
+        negatives = np.array(sorted(items))
+        time = data.availability.row_times[starts[number] + row]
+        assert data.availability.is_available(negatives, np.full(len(negatives), time)).all()
+        n_unsold += len(items - seen)
+    assert n_unsold > 0
 
 
 def test_newcomers_are_imitated_with_the_users_of_one_shard(small_prepared: PreparedData) -> None:

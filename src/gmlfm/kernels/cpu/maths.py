@@ -120,6 +120,16 @@ def add_four(target: Floats, i: int, scales: Any, source: Floats, rows: Any) -> 
 
 
 @compiled
+def add_four_differences(target: Floats, i: int, scales: Any, source: Floats, rows: Any, less: Floats, j: int) -> None:
+    """Four rows of the source, row j of `less` taken off, each times its scale."""
+    a, b, c, d = scales
+    p, q, r, s = rows
+    for k in range(target.shape[1]):
+        x = less[j, k]
+        target[i, k] += a * (source[p, k] - x) + b * (source[q, k] - x) + c * (source[r, k] - x) + d * (source[s, k] - x)
+
+
+@compiled
 def four_dots(left: Floats, i: int, right: Floats, j: int) -> Any:
     """The products of row i with the four rows of right from j on."""
     a, b, c, d = _ZERO, _ZERO, _ZERO, _ZERO
@@ -129,6 +139,19 @@ def four_dots(left: Floats, i: int, right: Floats, j: int) -> Any:
         b += x * right[j + 1, k]
         c += x * right[j + 2, k]
         d += x * right[j + 3, k]
+    return a, b, c, d
+
+
+@compiled
+def four_distances(left: Floats, i: int, right: Floats, j: int) -> Any:
+    """The squared distances of row i to the four rows of right from j on, by differences: near points keep their digits."""
+    a, b, c, d = _ZERO, _ZERO, _ZERO, _ZERO
+    for k in range(left.shape[1]):
+        x = left[i, k]
+        a += (x - right[j, k]) * (x - right[j, k])
+        b += (x - right[j + 1, k]) * (x - right[j + 1, k])
+        c += (x - right[j + 2, k]) * (x - right[j + 2, k])
+        d += (x - right[j + 3, k]) * (x - right[j + 3, k])
     return a, b, c, d
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from gmlfm.kernels.cpu.arrays import Floats, Groups, Rule
 from gmlfm.kernels.cpu.jit import compiled
 from gmlfm.kernels.cpu.losses import group_loss
-from gmlfm.kernels.cpu.maths import add_four, add_scaled, clear, four_dots, four_ints
+from gmlfm.kernels.cpu.maths import add_four, add_four_differences, clear, four_distances, four_dots, four_ints
 from gmlfm.kernels.cpu.pairs_transform import PairsShape, PairsWork
 from gmlfm.kernels.cpu.pairs_within import within, within_back
 
@@ -53,7 +53,7 @@ def walk_pairs(
     dense_grad[:] = _ZERO
     user_width, size, item_width = groups.user_ids.shape[1], groups.labels.shape[1], groups.item_ids.shape[2]
     h, h_grad = packed_params[1 : 1 + shape.k], dense_grad[1 : 1 + shape.k]
-    v, z, norms, slot_rows = work.features[0], work.z, work.norms, work.rows
+    v, z, slot_rows = work.features[0], work.z, work.rows
     user_slots, item_slots = work.user_slots.reshape(-1, 1, user_width), work.item_slots
     user_x, item_x = groups.user_x.reshape(-1, 1, user_width), groups.item_x
     most_user, most_items = (user_width + 3) // 4 * 4, (size * item_width + 3) // 4 * 4
@@ -74,7 +74,7 @@ def walk_pairs(
     total = _ZERO
     for place in range(begin, end):
         group = start + place
-        user_terms = packed_params[0] + within(shape, user_slots, place, 0, user_x, group, user_width, h, v, z, norms)
+        user_terms = packed_params[0] + within(shape, user_slots, place, 0, user_x, group, user_width, h, v, z)
         n_user = 0
         for f in range(user_width):
             x, slot = user_x[group, 0, f], user_slots[place, 0, f]
@@ -92,7 +92,7 @@ def walk_pairs(
             clear(user_z, a)
         n_items = 0
         for g in range(size):
-            score = user_terms + within(shape, item_slots, place, g, item_x, group, item_width, h, v, z, norms)
+            score = user_terms + within(shape, item_slots, place, g, item_x, group, item_width, h, v, z)
             for f in range(item_width):
                 x, slot = item_x[group, g, f], item_slots[place, g, f]
                 if x != 0:
@@ -100,13 +100,10 @@ def walk_pairs(
                     score += x * table[slot_rows[slot], 0]
                     for a in range(0, n_user, 4):
                         by_weight = four_dots(v, slot, user_hv, a)
-                        by_product = four_dots(z, slot, user_z, a)
+                        by_distance = four_dots(z, slot, user_z, a) if shape.cosine else four_distances(z, slot, user_z, a)
                         for i in range(4):
-                            distance = by_product[i]
-                            if not shape.cosine:
-                                distance = norms[slot] + norms[present_user_slots[a + i]] - _TWO * distance
-                            weights[n_items, a + i], distances[n_items, a + i] = by_weight[i], distance
-                            score += x * by_weight[i] * distance
+                            weights[n_items, a + i], distances[n_items, a + i] = by_weight[i], by_distance[i]
+                            score += x * by_weight[i] * by_distance[i]
                     n_items += 1
             scores[g] = score
         scale = share * groups.weights[group] if groups.weights.size else share
@@ -116,44 +113,44 @@ def walk_pairs(
             score_grads[g] *= scale
             grad_sum += score_grads[g]
             within_back(
-                shape, score_grads[g], item_slots, place, g, item_x, group, item_width, h, v, z, norms, v_grads, z_grads,
+                shape, score_grads[g], item_slots, place, g, item_x, group, item_width, h, v, z, v_grads, z_grads,
                 h_grad,
             )  # fmt: skip
-        within_back(shape, grad_sum, user_slots, place, 0, user_x, group, user_width, h, v, z, norms, v_grads, z_grads, h_grad)
+        within_back(shape, grad_sum, user_slots, place, 0, user_x, group, user_width, h, v, z, v_grads, z_grads, h_grad)
         dense_grad[0] += grad_sum
         for b in range(n_items):
-            item_grad, slot, norm_grad = score_grads[item_of[b]] * present_item_x[b], present_item_slots[b], _ZERO
+            item_grad, slot = score_grads[item_of[b]] * present_item_x[b], present_item_slots[b]
             w_grads[slot, 0] += item_grad
             for a in range(0, n_user, 4):
                 for i in range(a, a + 4):
                     product_grad = item_grad * weights[b, i] * (_ONE if shape.cosine else -_TWO)
-                    norm_grad -= product_grad
                     distances[b, i], weights[b, i] = item_grad * distances[b, i], product_grad
                 by_weight = distances[b, a], distances[b, a + 1], distances[b, a + 2], distances[b, a + 3]
                 add_four(v_grads, slot, by_weight, user_hv, (a, a + 1, a + 2, a + 3))
                 by_product = weights[b, a], weights[b, a + 1], weights[b, a + 2], weights[b, a + 3]
-                add_four(z_grads, slot, by_product, user_z, (a, a + 1, a + 2, a + 3))
-            if not shape.cosine:
-                add_scaled(z_grads, slot, norm_grad, z, slot)
+                if shape.cosine:
+                    add_four(z_grads, slot, by_product, user_z, (a, a + 1, a + 2, a + 3))
+                else:
+                    add_four_differences(z_grads, slot, by_product, user_z, (a, a + 1, a + 2, a + 3), z, slot)
         for b in range(n_items, (n_items + 3) // 4 * 4):
             present_item_slots[b] = 0
             clear(distances, b)
             clear(weights, b)
         for a in range(n_user):
-            slot, x, norm_grad = present_user_slots[a], present_user_x[a], _ZERO
+            slot, x = present_user_slots[a], present_user_x[a]
             w_grads[slot, 0] += grad_sum * x
             clear(sums, 0)
             for b in range(0, n_items, 4):
                 items = four_ints(present_item_slots, b)
                 by_weight = distances[b, a], distances[b + 1, a], distances[b + 2, a], distances[b + 3, a]
                 by_product = weights[b, a], weights[b + 1, a], weights[b + 2, a], weights[b + 3, a]
-                norm_grad -= by_product[0] + by_product[1] + by_product[2] + by_product[3]
                 add_four(sums, 0, by_weight, v, items)
-                add_four(z_grads, slot, by_product, z, items)
+                if shape.cosine:
+                    add_four(z_grads, slot, by_product, z, items)
+                else:
+                    add_four_differences(z_grads, slot, by_product, z, items, z, slot)
             for k in range(shape.k):
                 v_grads[slot, k] += x * h[k] * sums[0, k]
             for k in range(shape.k):
                 h_grad[k] += x * v[slot, k] * sums[0, k]
-            if not shape.cosine:
-                add_scaled(z_grads, slot, norm_grad, z, slot)
     work.losses[thread] = total

@@ -8,7 +8,7 @@ import numpy as np
 
 from gmlfm.kernels.cpu.arrays import Floats, Ints, Rows, Rule
 from gmlfm.kernels.cpu.jit import compiled
-from gmlfm.kernels.cpu.maths import activate, add_scaled, dot, through_activation, through_unit_length, to_unit_length
+from gmlfm.kernels.cpu.maths import activate, add_scaled, through_activation, through_unit_length, to_unit_length
 from gmlfm.kernels.cpu.rows import update_row
 
 _ONE = np.float32(1.0)
@@ -30,7 +30,7 @@ class PairsShape(NamedTuple):
 
 class PairsWork(NamedTuple):
     """Buffers for one step of at most U distinct rows: features (n_layers + 1, U, K) from v to before unit length; z (U, K);
-    norms: |z|^2; inverses: 1 / length; and for each thread the gradients of w (U, 1), v (U, K), z (U, K) and of the packed
+    inverses: 1 / length; and for each thread the gradients of w (U, 1), v (U, K), z (U, K) and of the packed
     parameters."""
 
     rows: Ints
@@ -38,7 +38,6 @@ class PairsWork(NamedTuple):
     item_slots: Ints
     features: Floats
     z: Floats
-    norms: Floats
     inverses: Floats
     w_grads: Floats
     v_grads: Floats
@@ -81,7 +80,6 @@ def transform(shape: PairsShape, table: Floats, packed_params: Floats, work: Pai
         else:
             for k in range(shape.k):
                 z[slot, k] = last[slot, k]
-        work.norms[slot] = dot(z, slot, z, slot)
 
 
 @compiled

@@ -8,7 +8,7 @@ import numpy as np
 
 from gmlfm.kernels.cpu.arrays import Floats, Ints
 from gmlfm.kernels.cpu.jit import compiled
-from gmlfm.kernels.cpu.maths import add_difference, add_scaled
+from gmlfm.kernels.cpu.maths import add_difference, add_scaled, dot
 from gmlfm.kernels.cpu.pairs_transform import PairsShape
 
 _ZERO, _ONE, _TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
@@ -16,8 +16,7 @@ _ZERO, _ONE, _TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
 
 @compiled
 def within(
-    shape: PairsShape, slots: Ints, place: int, g: int, xs: Floats, group: int, n: int, h: Floats, v: Floats, z: Floats,
-    norms: Floats,
+    shape: PairsShape, slots: Ints, place: int, g: int, xs: Floats, group: int, n: int, h: Floats, v: Floats, z: Floats
 ) -> Any:  # fmt: skip
     """The sum over the pairs."""
     total = _ZERO
@@ -27,7 +26,7 @@ def within(
             continue
         for j in range(i):
             if xs[group, g, j] != 0:
-                weight, distance = weight_and_distance(shape, slot, slots[place, g, j], h, v, z, norms)
+                weight, distance = weight_and_distance(shape, slot, slots[place, g, j], h, v, z)
                 total += x * xs[group, g, j] * weight * distance
     return total
 
@@ -35,7 +34,7 @@ def within(
 @compiled
 def within_back(
     shape: PairsShape, score_grad: Any, slots: Ints, place: int, g: int, xs: Floats, group: int, n: int, h: Floats, v: Floats,
-    z: Floats, norms: Floats, v_grads: Floats, z_grads: Floats, h_grad: Floats,
+    z: Floats, v_grads: Floats, z_grads: Floats, h_grad: Floats,
 ) -> None:  # fmt: skip
     for i in range(1, n):
         x, slot = xs[group, g, i], slots[place, g, i]
@@ -45,7 +44,7 @@ def within_back(
             if xs[group, g, j] == 0:
                 continue
             other = slots[place, g, j]
-            weight, distance = weight_and_distance(shape, slot, other, h, v, z, norms)
+            weight, distance = weight_and_distance(shape, slot, other, h, v, z)
             by_weight = score_grad * x * xs[group, g, j] * distance
             by_product = score_grad * x * xs[group, g, j] * weight * (_ONE if shape.cosine else -_TWO)
             for k in range(shape.k):
@@ -63,10 +62,15 @@ def within_back(
 
 
 @compiled
-def weight_and_distance(shape: PairsShape, slot: int, other: int, h: Floats, v: Floats, z: Floats, norms: Floats) -> Any:
+def weight_and_distance(shape: PairsShape, slot: int, other: int, h: Floats, v: Floats, z: Floats) -> Any:
     """h^T (v_i * v_j) and D(z_i, z_j)."""
-    weight, product = _ZERO, _ZERO
+    weight, distance = _ZERO, _ZERO
     for k in range(shape.k):
         weight += h[k] * v[slot, k] * v[other, k]
-        product += z[slot, k] * z[other, k]
-    return weight, product if shape.cosine else norms[slot] + norms[other] - _TWO * product
+    if shape.cosine:
+        distance = dot(z, slot, z, other)
+    else:
+        for k in range(shape.k):
+            off = z[slot, k] - z[other, k]
+            distance += off * off
+    return weight, distance

@@ -51,6 +51,7 @@ def walk_sums(
         np.empty(size, np.float32),
         np.empty(size, np.float32),
         np.empty(size, np.float32),
+        np.empty((1, k), np.float32),
     )
     user_l2, item_l2 = shape.user_l2 / np.float32(n), shape.item_l2 / np.float32(n * size)
     total, bias_grad, user_amount = _ZERO, _ZERO, _ZERO

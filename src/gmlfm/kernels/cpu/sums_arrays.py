@@ -31,7 +31,8 @@ class SumsWork(NamedTuple):
 
 class GroupSums(NamedTuple):
     """A group of G items. sums, sum_grads: (1 + G, K), row 0 the user's, then the items': the x-weighted sums of points, and
-    the loss's gradients at them. squares, amounts: (G,), the items' sums of x |v|^2 and of x, where TransFM needs them."""
+    the loss's gradients at them. squares, amounts: (G,), the items' sums of x |v|^2 and of x, and origin (1, K), from which the
+    points are taken, where TransFM needs them."""
 
     sums: Floats
     sum_grads: Floats
@@ -39,3 +40,4 @@ class GroupSums(NamedTuple):
     amounts: Floats
     scores: Floats
     score_grads: Floats
+    origin: Floats

@@ -43,21 +43,25 @@ def _z_grad(by_distance, z, other_z, DISTANCE: tl.constexpr, PRECISION: tl.const
 
 
 @triton.jit
-def _load_side(slots, x, values, z, weights, ks, WIDE: tl.constexpr, K: tl.constexpr, DISTANCE: tl.constexpr):
-    """x v (N, K), z (N, K), |z|^2 and w x of a side's attributes."""
+def _load_side(slots, x, values, z, origin, weights, ks, WIDE: tl.constexpr, K: tl.constexpr, DISTANCE: tl.constexpr):
+    """x v (N, K), z less the origin (N, K), its |z|^2 and w x of a side's attributes.
+
+    origin (K,): any point; no squared distance depends on it, but with an origin amid the points the digits that they have in
+    common are not squared. What is no attribute has v = 0, so its z does not count.
+    """
     is_present = (x != 0)[:, None] & (ks < K)[None, :]
     places = slots.to(tl.int64)[:, None] * K + ks[None, :]
     v = tl.load(values + places, mask=is_present, other=0.0) * x[:, None]
     linear = tl.load(weights + slots, mask=x != 0, other=0.0) * x
     if DISTANCE == _NO_DISTANCE:
         return v, v, linear, linear
-    z_side = tl.load(z + places, mask=is_present, other=0.0)
+    z_side = tl.load(z + places, mask=is_present, other=0.0) - origin[None, :]
     return v, z_side, tl.sum(z_side * z_side, 1), linear
 
 
 @triton.jit
 def _score_items(
-    begin, group, first_occurrence, slots_of, item_x, values, z, weights, user_terms, user_v, user_z, user_norms, h, ks,
+    begin, group, first_occurrence, slots_of, item_x, values, z, origin, weights, user_terms, user_v, user_z, user_norms, h, ks,
     F_ITEM: tl.constexpr, SIZE: tl.constexpr, K: tl.constexpr, M: tl.constexpr, ITEMS: tl.constexpr, WIDE: tl.constexpr,
     DISTANCE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -70,7 +74,7 @@ def _score_items(
     x = tl.load(item_x + (group * SIZE + g) * F_ITEM + f_of, mask=is_present, other=0.0)
     occurrence = first_occurrence + g * F_ITEM + f_of
     slots = tl.load(slots_of + occurrence, mask=is_present, other=0)
-    v, z_item, norms, linear = _load_side(slots, x, values, z, weights, ks, WIDE, K, DISTANCE)
+    v, z_item, norms, linear = _load_side(slots, x, values, z, origin, weights, ks, WIDE, K, DISTANCE)
     w, d = _pairs(user_v * h[None, :], user_z, user_norms, v, z_item, norms, DISTANCE, PRECISION)
     w_in, d_in = _pairs(v * h[None, :], z_item, norms, v, z_item, norms, DISTANCE, PRECISION)
     same = (item_of[:, None] == item_of[None, :]) & (ms[:, None] != ms[None, :])
@@ -106,7 +110,14 @@ def walk_groups(
     user_occurrence = s * n_occurrences + inside * F_USER + places
     first_occurrence = s * n_occurrences + GROUPS * F_USER + inside * SIZE * F_ITEM
     user_slots = tl.load(slots_of + user_occurrence, mask=places < F_USER, other=0)
-    user_v, user_z, user_norms, user_linear = _load_side(user_slots, user_x, values, z, weights, ks, WIDE, K, DISTANCE)
+    origin = tl.zeros([WIDE], tl.float32)
+    if DISTANCE == _SQUARED_DISTANCE:
+        if F_USER > 0:
+            first_slot = tl.load(slots_of + s * n_occurrences + inside * F_USER).to(tl.int64)
+            origin = tl.load(z + first_slot * K + ks, mask=ks < K, other=0.0)
+    user_v, user_z, user_norms, user_linear = _load_side(
+        user_slots, user_x, values, z, origin, weights, ks, WIDE, K, DISTANCE
+    )  # fmt: skip
     other_place = places[:, None] != places[None, :]
     user_w, user_d = _pairs(user_v * h[None, :], user_z, user_norms, user_v, user_z, user_norms, DISTANCE, PRECISION)
     user_terms = bias + tl.sum(user_linear) + 0.5 * tl.sum(tl.where(other_place, user_w * user_d, 0.0))
@@ -119,8 +130,8 @@ def walk_groups(
         # These compare scores, so all of them are computed first.
         for begin in range(0, SIZE, ITEMS):
             scores, is_present, occurrence, x, v, z_item, w, d, w_in, d_in, same = _score_items(
-                begin, group, first_occurrence, slots_of, item_x, values, z, weights, user_terms, user_v, user_z, user_norms,
-                h, ks, F_ITEM, SIZE, K, M, ITEMS, WIDE, DISTANCE, PRECISION,
+                begin, group, first_occurrence, slots_of, item_x, values, z, origin, weights, user_terms, user_v, user_z,
+                user_norms, h, ks, F_ITEM, SIZE, K, M, ITEMS, WIDE, DISTANCE, PRECISION,
             )  # fmt: skip
             gs = begin + tl.arange(0, ITEMS)
             valid = gs < SIZE
@@ -135,8 +146,8 @@ def walk_groups(
     for back in range((SIZE + ITEMS - 1) // ITEMS):
         begin = ((SIZE + ITEMS - 1) // ITEMS - 1 - back) * ITEMS
         scores, is_present, occurrence, x, v, z_item, w, d, w_in, d_in, same = _score_items(
-            begin, group, first_occurrence, slots_of, item_x, values, z, weights, user_terms, user_v, user_z, user_norms,
-            h, ks, F_ITEM, SIZE, K, M, ITEMS, WIDE, DISTANCE, PRECISION,
+            begin, group, first_occurrence, slots_of, item_x, values, z, origin, weights, user_terms, user_v, user_z,
+            user_norms, h, ks, F_ITEM, SIZE, K, M, ITEMS, WIDE, DISTANCE, PRECISION,
         )  # fmt: skip
         gs = begin + tl.arange(0, ITEMS)
         valid = gs < SIZE

@@ -100,11 +100,14 @@ class CpuEngine(ABC):
 
     def groups(self, batch: Batch) -> Groups:
         attributes = slice(0, 1) if self._ids_only else slice(None)
+        user_x, item_x = batch.user_x[..., attributes], batch.item_x[..., attributes]
+        if self._ids_only:
+            user_x, item_x = np.ones_like(user_x), np.ones_like(item_x)
         return Groups(
             np.ascontiguousarray(batch.user_ids[..., attributes]),
-            np.ascontiguousarray(batch.user_x[..., attributes]),
+            np.ascontiguousarray(user_x),
             np.ascontiguousarray(batch.item_ids[..., attributes]),
-            np.ascontiguousarray(batch.item_x[..., attributes]),
+            np.ascontiguousarray(item_x),
             np.ascontiguousarray(batch.labels),
             np.empty(0, np.float32) if batch.weights is None else np.ascontiguousarray(batch.weights),
         )
@@ -149,7 +152,6 @@ class PairsEngine(CpuEngine):
             *self._slots(n_groups, most_rows, groups),
             self._floats(self.shape.n_layers + 1, most_rows, k),
             self._floats(most_rows, k),
-            self._floats(most_rows),
             self._floats(most_rows),
             self._floats(n_threads, most_rows, 1),
             self._floats(n_threads, most_rows, k),

@@ -35,9 +35,9 @@ class DeviceBatch:
         return Batch(*(tensor.cpu().numpy() for tensor in self._tensors()))
 
     def ids_only(self) -> DeviceBatch:
-        """The first attribute of each side."""
-        attributes = (self.user_ids[:, :1], self.user_x[:, :1], self.item_ids[..., :1], self.item_x[..., :1])
-        return DeviceBatch(*attributes, self.labels, self.weights)
+        """The id of each side, at x = 1."""
+        user_x, item_x = torch.ones_like(self.user_x[:, :1]), torch.ones_like(self.item_x[..., :1])
+        return DeviceBatch(self.user_ids[:, :1], user_x, self.item_ids[..., :1], item_x, self.labels, self.weights)
 
     def padded_slice(self, start: int, stop: int, n_groups: int) -> DeviceBatch:
         """The groups start to stop, and behind them empty ones of weight 0, n_groups in all."""

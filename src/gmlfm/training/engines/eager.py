@@ -48,12 +48,8 @@ class EagerEngine:
         values = self.rows.table[rows]
         leaf = values.clone().requires_grad_()
         ids = torch.from_numpy(places.astype(np.int64)).to(self.device)
-        user_side = Attributes(
-            ids[:n_user_ids].view(batch.user_ids.shape), self._tensor(batch.user_x), self._fields(batch.user_ids)
-        )
-        item_side = Attributes(
-            ids[n_user_ids:].view(batch.item_ids.shape), self._tensor(batch.item_x), self._fields(batch.item_ids)
-        )
+        user_side = self._side(ids[:n_user_ids], batch.user_ids, batch.user_x)
+        item_side = self._side(ids[n_user_ids:], batch.item_ids, batch.item_x)
         transformed = self.model.transform_rows(leaf)
         weights = None if batch.weights is None else self._tensor(batch.weights)
         objective, labels = objective_named(loss_name or self.loss, self.model), self._tensor(batch.labels)
@@ -73,6 +69,10 @@ class EagerEngine:
             self.dense.step()
             self._has_stepped = True
         return result
+
+    def _side(self, places: Tensor, ids: npt.NDArray[np.int32], x: npt.NDArray[np.float32]) -> Attributes:
+        """The places of these ids among the rows at hand; row 0 of the table is padding, wherever it stands among them."""
+        return Attributes(places.view(ids.shape), self._tensor(x), self._fields(ids), self._tensor(ids != 0))
 
     def _checked(self, scores: Tensor) -> Tensor:
         """Before anything was learned, no learning rate is to blame."""

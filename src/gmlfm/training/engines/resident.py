@@ -34,8 +34,9 @@ class ResidentBatches:
         self._context = self._upload_table(encoded.context) if encoded.context.ids.shape[1] else None
         self._trained_items, self._trained_rows = self._upload(self._ids.trained_items), self._upload(self._ids.trained_rows)
         self._has_untrained = bool((~self._ids.trained_items).any())
-        self._negatives = {name: self._upload(array) for name, array in batches.negatives.sampler.draw_tables().items()}
-        batches.negatives.sampler.check(batches.users, 1)
+        tables = batches.negatives.sampler.draw_tables()
+        self._negatives = None if tables is None else {name: self._upload(array) for name, array in tables.items()}
+        batches.negatives.check()
         self._host = batches
         self._by_user: tuple[Tensor, ...] | None = None
         self._positive_items = torch.nonzero(self._trained_items).flatten()
@@ -45,10 +46,10 @@ class ResidentBatches:
         order = torch.randperm(len(self._users), generator=random, device=self._device)
         group_size = 1 + self._options.n_negatives
         n_groups = max(1, _INSTANCES_PER_BATCH // (self.groups_per_step * group_size)) * self.groups_per_step
-        fixed = None if self._options.fresh else self._fixed()
+        drawn = None if self._options.fresh and self._negatives is not None else self._of_epoch(number)
         for start in range(0, len(order), n_groups):
             chosen = order[start : start + n_groups]
-            negatives = self._draw(self._users[chosen], random) if fixed is None else fixed[chosen]
+            negatives = self._draw(self._users[chosen], random) if drawn is None else drawn[chosen]
             yield self._batch(chosen, negatives, random)
 
     def cold_start_sampler(self, number: int) -> ResidentColdStartSampler | None:
@@ -60,7 +61,10 @@ class ResidentBatches:
             self._by_user = tuple(self._upload(array) for array in (by_user.places, by_user.starts, by_user.counts))
         return ResidentColdStartSampler(self, host, self._by_user, self._random(15, number))
 
-    def _fixed(self) -> Tensor:
+    def _of_epoch(self, number: int) -> Tensor:
+        """All rows' negatives at once: where they are fixed, and where only the host can draw them."""
+        if self._negatives is None:
+            return self._upload(self._host.negatives.of_epoch(number))
         return self._draw(self._users, self._random(14))
 
     def _random(self, *stream: int) -> torch.Generator:
@@ -70,6 +74,7 @@ class ResidentBatches:
     def _draw(self, users: Tensor, random: torch.Generator) -> Tensor:
         """As NegativeSampler.draw: a position among what the user's own items leave of the candidates."""
         sampler, n = self._negatives, self._options.n_negatives
+        assert sampler is not None
         users = users.long().repeat_interleave(n)
         free = sampler["free"][users]
         share = torch.rand(len(users), generator=random, device=self._device, dtype=torch.float64)
@@ -118,12 +123,13 @@ class ResidentBatches:
 
 
 class ResidentColdStartSampler:
-    """As ColdStartSampler; the latest choices, which are few, are drawn by the host."""
+    """As ColdStartSampler; the latest choices and the rankings, which are few, are drawn by the host."""
 
     def __init__(
         self, batches: ResidentBatches, host: ColdStartSampler, by_user: tuple[Tensor, ...], random: torch.Generator
     ) -> None:
-        self.ids, self.rate, self.odds, self.latest = host.ids, host.rate, host.odds, host.latest
+        self.ids, self.rate, self.n_items = host.ids, host.rate, host.n_items
+        self.latest, self.draw_rankings = host.latest, host.draw_rankings
         self._batches, self._by_user, self._random, self.group = batches, by_user, random, host.group
 
     def draw_grid(self, n_steps: int, grid: Grid) -> DeviceBatch:

@@ -26,6 +26,7 @@ _BATCH_SIZE = Setting(
     least=1,
     search=Choice(("auto", 256, 1024, 16384)),
 )
+_LARGEST = Setting("the most that batch_size auto takes; auto is 4096, on a GPU 32768", least=64)
 _COLD_START = Setting(
     "cold-start steps, with ids hidden, for each training step: they train what newcomers are scored by",
     least=0,
@@ -43,6 +44,9 @@ class Batches(Protocol):
     @property
     def groups_per_step(self) -> int: ...
 
+    @property
+    def steps_per_epoch(self) -> int: ...
+
     def epoch(self, number: int) -> Iterator[Batch]: ...
 
     def cold_start_sampler(self, number: int) -> ColdStartSampler | None:
@@ -53,12 +57,14 @@ class Batches(Protocol):
 @dataclass(frozen=True)
 class BatchOptions:
     batch_size: Annotated[int | None, _BATCH_SIZE] = None
+    largest_batch: Annotated[int | None, _LARGEST] = None
     n_negatives: Annotated[int, Setting("sampled negatives beside each positive", least=0, search=Choice((1, 2, 4, 8, 16)))] = 4
     cold_start_rate: Annotated[float, _COLD_START] = 0.1
     seed: Annotated[int, Setting("of weights, negatives and order", least=0, most=2**31 - 1)] = 0
     fresh: Annotated[bool, Setting("whether negatives are drawn anew each epoch")] = True
 
     def groups_per_step(self, n_instances: int, group: int, largest: int = _LARGEST_BATCH) -> int:
+        largest = self.largest_batch or largest
         size = self.batch_size or min(largest, max(_SMALLEST_BATCH, n_instances // _STEPS_PER_EPOCH))
         return max(1, size // group)
 
@@ -92,10 +98,6 @@ class RowBatches(ABC):
     def _show(self, places: Rows, rng: np.random.Generator) -> Batch:
         """The training rows at some places."""
 
-    def _odds(self) -> float | None:
-        """That an item nobody chose yet, shown in a training group, is the one chosen."""
-        return None
-
     @property
     def n_instances(self) -> int:
         return len(self.users) * self.group
@@ -103,6 +105,10 @@ class RowBatches(ABC):
     @property
     def groups_per_step(self) -> int:
         return self.options.groups_per_step(self.n_instances, self.group)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-len(self.users) // self.groups_per_step)
 
     @property
     def _groups_at_once(self) -> int:
@@ -113,8 +119,8 @@ class RowBatches(ABC):
         if options.cold_start_rate == 0:
             return None
         rng, rate = np.random.default_rng([options.seed, 15, number]), options.cold_start_rate
-        rows = (self.users, self.rows, self.encoded, self.ids, self._by_user, self._show)
-        return ColdStartSampler(*rows, self.group, rate, rng, self._odds())
+        rows = (self.users, self.items, self.rows, self.encoded, self.ids, self._by_user, self._show)
+        return ColdStartSampler(*rows, self.group, rate, rng)
 
     @cached_property
     def _by_user(self) -> RowsByUser:
@@ -152,14 +158,8 @@ class RankingBatches(RowBatches):
             places = order[start : start + at_once]
             yield self._batch(places, negatives[places], None if self.weights is None else self.weights[places])
 
-    def _odds(self) -> float | None:
-        n_negatives = self.options.n_negatives
-        unchosen = float((~self.ids.trained_items[self.negatives.sampler.candidates]).mean())
-        return self.ids.first_choices / (n_negatives * unchosen) if unchosen else None
-
     def _show(self, places: Rows, rng: np.random.Generator) -> Batch:
-        drawn = self.negatives.sampler.draw(self.negatives.users[places], self.options.n_negatives, rng)
-        return self._batch(places, drawn, None)
+        return self._batch(places, self.negatives.draw(places, rng), None)
 
     def _batch(self, places: Rows, negatives: Ints, weights: Floats | None) -> Batch:
         items = np.concatenate([self.items[places, None], negatives], axis=1)

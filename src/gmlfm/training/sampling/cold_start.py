@@ -14,6 +14,7 @@ from gmlfm.data.encoding import Encoded
 from gmlfm.training.sampling.groups import Batch, IdRows, Ints
 
 _MOST_USERS = 8192  # whose latest choices are shown in an epoch
+_MOST_RANKED, _FEWEST_RANKINGS, _MOST_RANKINGS = 1000, 16, 256  # items and users of draw_rankings
 _MOST_ITEMS, _FEWEST_USERS = 60, 32  # of a grid, where a step has room for so many
 
 
@@ -61,6 +62,7 @@ class ColdStartSampler:
     def __init__(
         self,
         users: Ints,
+        items: Ints,
         rows: Rows,
         encoded: Encoded,
         ids: IdRows,
@@ -69,23 +71,43 @@ class ColdStartSampler:
         group: int,
         rate: float,
         rng: np.random.Generator,
-        odds: float | None = None,
     ) -> None:
-        """show: the training rows at some places as a batch; group: items beside a user.
-
-        odds: that an item nobody chose yet, shown in a training group, is the one chosen; None where that cannot be known.
-        """
-        self.ids, self.rate, self.by_user, self.group, self.odds = ids, rate, by_user, group, odds
+        """show: the training rows at some places as a batch; group: items beside a user."""
+        self.ids, self.rate, self.by_user, self.group = ids, rate, by_user, group
         self._users, self._rows, self._encoded, self._show, self._rng = users, rows, encoded, show, rng
-        self._items = np.flatnonzero(ids.trained_items)
+        self._items, self._chosen = np.flatnonzero(ids.trained_items), items
 
     def draw_grid(self, n_steps: int, grid: Grid) -> Batch:
         """In each step users, all alike, in the context of one of their rows, with items that were chosen at all, all alike."""
         rng, (n_users, n_groups) = self._rng, grid
         places = self.by_user.draw_row(rng.integers(0, len(self.by_user.starts), n_steps * n_users), rng).repeat(n_groups)
-        users, catalogue = self._encoded.user_side(self._users[places], self._rows[places]), self._encoded.item
         drawn = rng.choice(self._items, (n_steps, 1, n_groups, self.group))
         items = np.broadcast_to(drawn, (n_steps, n_users, n_groups, self.group)).reshape(-1, self.group)
+        return self._unlabelled(places, items)
+
+    @property
+    def n_items(self) -> int:
+        """Items that were chosen at all."""
+        return len(self._items)
+
+    def draw_rankings(self) -> tuple[Batch, npt.NDArray[np.bool_]]:
+        """Some users, each beside the same known items, drawn without replacement; and which of these each has chosen.
+
+        About a quarter as many pairs as an epoch has instances.
+        """
+        rng = self._rng.spawn(1)[0]
+        items = rng.permutation(self._items)[:_MOST_RANKED]
+        n_users = int(np.clip(len(self._users) * self.group // (4 * max(len(items), 1)), _FEWEST_RANKINGS, _MOST_RANKINGS))
+        users = rng.permutation(len(self.by_user.starts))[:n_users]
+        places = self.by_user.draw_row(users, rng)
+        is_owned = np.zeros((len(users), len(self.ids.trained_items)), bool)
+        for row, user in enumerate(users):
+            start = self.by_user.starts[user]
+            is_owned[row, self._chosen[self.by_user.places[start : start + self.by_user.counts[user]]]] = True
+        return self._unlabelled(places, np.broadcast_to(items, (len(users), len(items)))), is_owned[:, items]
+
+    def _unlabelled(self, places: Rows, items: npt.NDArray[Any]) -> Batch:
+        users, catalogue = self._encoded.user_side(self._users[places], self._rows[places]), self._encoded.item
         no_labels = np.zeros(items.shape, np.float32)
         return Batch(users.ids, users.values, catalogue.ids[items], catalogue.values[items], no_labels, None)
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gmlfm.data.attributes import AttributeTable, FieldCode
+from gmlfm.training.sampling.new_items import NewItems
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
@@ -55,8 +56,7 @@ class IdRows:
     positive are always negatives; otherwise their attributes alone would, and those typical of new items would come last.
     trained_rows: the attribute rows that some item with a positive carries. A value that none of them has would only ever be
     drawn as a negative and learn that it is never chosen: such values are left out of training, as ids are.
-    first_choices: the chance that the next choice is of an item never chosen before, which is (Good and Turing) the share of
-    items chosen once among all choices.
+    new_items: how often what is chosen is new; None where that is not known.
     """
 
     unknown_user: int
@@ -64,17 +64,24 @@ class IdRows:
     negative_only_row: int
     trained_items: npt.NDArray[np.bool_]
     trained_rows: npt.NDArray[np.bool_]
-    first_choices: float
+    new_items: NewItems | None = None
 
     @classmethod
-    def from_counts(cls, fields: Sequence[FieldCode], counts: npt.NDArray[Any], items: AttributeTable) -> IdRows:
-        """counts: how often each item was chosen."""
+    def from_counts(
+        cls,
+        fields: Sequence[FieldCode],
+        counts: npt.NDArray[Any],
+        items: AttributeTable,
+        new_items: NewItems | None = None,
+        *,
+        as_published: bool = False,
+    ) -> IdRows:
+        """counts: how often each item was chosen. as_published: every item is trained by its own row, chosen or not."""
         user, item = (next(code for code in fields if code.part == side and code.kind == "id") for side in ("user", "item"))
-        is_trained = counts > 0
+        is_trained = np.ones(len(counts), bool) if as_published else counts > 0
         rows = np.zeros(fields[-1].end, bool)
         rows[items.ids[is_trained]] = True
-        first_choices = float((counts == 1).sum() / max(counts.sum(), 1))
-        return cls(user.unknown_row, item.unknown_row, item.missing_row, is_trained, rows, first_choices)
+        return cls(user.unknown_row, item.unknown_row, item.missing_row, is_trained, rows, new_items)
 
 
 def make_batch(

@@ -7,17 +7,34 @@ binary search in the excluded items. Memory: a few numbers an interaction.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gmlfm.data.availability import Times
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.errors import DataError
 
 Items = npt.NDArray[np.int32]
 _MANY = 200_000  # draws at once, from which a compiled search pays
+
+
+class Sampler(Protocol):
+    """Draws the negatives of rows: of a user, at a time where that matters."""
+
+    def draw(self, users: npt.NDArray[np.int32], n: int, rng: np.random.Generator, times: Times | None = None) -> Items:
+        """(len(users), n) items, with replacement."""
+        ...
+
+    def check_rows(self, users: npt.NDArray[np.int32], times: Times | None = None) -> None:
+        """Every row must leave an item to draw."""
+        ...
+
+    def draw_tables(self) -> dict[str, npt.NDArray[np.integer[Any]]] | None:
+        """What drawing needs, for whoever draws elsewhere; None where that is the host's alone."""
+        ...
 
 
 class NegativeSampler:
@@ -57,8 +74,8 @@ class NegativeSampler:
         """
         return {"keys": self._keys, "starts": self._starts, "free": self._n_free, "candidates": self.candidates}
 
-    def draw(self, users: npt.NDArray[np.int32], n: int, rng: np.random.Generator) -> Items:
-        """(len(users), n) items, with replacement."""
+    def draw(self, users: npt.NDArray[np.int32], n: int, rng: np.random.Generator, times: Times | None = None) -> Items:
+        """(len(users), n) items, with replacement. times: not read, every candidate can be had at any time."""
         self.check(users, 1)
         drawn = rng.integers(0, np.repeat(self._n_free[users], n)).reshape(len(users), n)
         return self.items_left(users, drawn)
@@ -102,6 +119,44 @@ class NegativeSampler:
             pending = pending[np.unique(rows)]
         return result
 
+    def draw_by_user(self, users: npt.NDArray[np.int32], rng: np.random.Generator) -> tuple[Items, npt.NDArray[np.bool_]]:
+        """One item for each of `users`, which are sorted, and no item twice for a user; where a user leaves too few, all.
+
+        Returns the items and which of the places in `users` got one: a user's first ones.
+        """
+        starts = np.flatnonzero(np.diff(users, prepend=-1))
+        owners, n_asked = users[starts].astype(np.int64), np.diff(np.append(starts, len(users)))
+        n_given = np.minimum(n_asked, self._n_free[owners])
+        keys = rng.permutation(self._distinct_keys(owners, n_given, rng))  # which place an item takes is a matter of chance
+        keys = keys[np.argsort(keys // (len(self.candidates) + 1), kind="stable")]
+        drawn_users, positions = np.divmod(keys, len(self.candidates) + 1)
+        items = self.items_left(drawn_users.astype(np.int32), positions[:, None])[:, 0]
+        return items, np.arange(len(users)) - np.repeat(starts, n_asked) < np.repeat(n_given, n_asked)
+
+    def _distinct_keys(
+        self, owners: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], rng: np.random.Generator
+    ) -> npt.NDArray[np.int64]:
+        """user * (candidates + 1) + position among what the user leaves: so many distinct ones of each user.
+
+        Repeats are drawn again; for a user who is given most of what is left, all positions are shuffled instead.
+        """
+        stride, n_free = len(self.candidates) + 1, self._n_free[owners]
+        is_crowded = 2 * counts > n_free
+        crowded = zip(owners[is_crowded], counts[is_crowded], n_free[is_crowded], strict=True)
+        complete = [owner * stride + rng.permutation(free)[:count] for owner, count, free in crowded]
+        owners, counts, n_free = owners[~is_crowded], counts[~is_crowded], n_free[~is_crowded]
+        keys, n_missing = np.empty(0, np.int64), counts
+        while len(owners):
+            fresh = np.repeat(owners * stride, n_missing) + rng.integers(0, np.repeat(n_free, n_missing))
+            keys = np.sort(np.concatenate([keys, fresh]))
+            keys = keys[np.diff(keys, prepend=-1) > 0]
+            n_missing = counts - np.diff(np.searchsorted(keys, np.append(owners, owners[-1] + 1) * stride))
+            is_short = np.repeat(n_missing > 0, counts - n_missing)
+            complete.append(keys[~is_short])
+            keys, pending = keys[is_short], n_missing > 0
+            owners, counts, n_free, n_missing = owners[pending], counts[pending], n_free[pending], n_missing[pending]
+        return np.concatenate([np.empty(0, np.int64), *complete])
+
     def _shuffled(self, user: int, n: int, rng: np.random.Generator) -> Items:
         """For a user with few items left: n distinct ones by exponential keys, which is drawing one after another."""
         is_excluded = np.zeros(len(self.candidates), bool)
@@ -110,6 +165,9 @@ class NegativeSampler:
         left = np.flatnonzero(~is_excluded)
         keys = rng.exponential(size=len(left))
         return self.candidates[left[np.argsort(keys)[:n]]]
+
+    def check_rows(self, users: npt.NDArray[np.int32], times: Times | None = None) -> None:
+        self.check(users, 1)
 
     def check(self, users: npt.NDArray[np.int32], n: int) -> None:
         """Every user must leave n items or more."""
@@ -125,7 +183,7 @@ class NegativeSampler:
 
 
 def training_sampler(data: Dataset, rows: Rows, candidates: Items | None = None) -> NegativeSampler:
-    """Avoids only the positives visible in training, which are among `rows`.
+    """Of items that occur in any interaction, those but the user's positives visible in training, which are among `rows`.
 
     Held-out positives must stay among the negatives: leaving them out would make them the only unseen items that are
     never pushed down, which leaks the test set.
@@ -137,14 +195,25 @@ def training_sampler(data: Dataset, rows: Rows, candidates: Items | None = None)
 
 @dataclass(frozen=True)
 class TrainingNegatives:
-    """n negatives beside each training positive: fresh every epoch, or fixed as in the paper's code."""
+    """n negatives beside each training positive: fresh every epoch, or fixed as in the paper's code.
 
-    sampler: NegativeSampler
+    times: of the training rows, where negatives are items that can be had then (AvailabilitySampler).
+    """
+
+    sampler: Sampler
     users: npt.NDArray[np.int32]
     n: int
     seed: int = 0
     fresh: bool = True
+    times: Times | None = None
 
     def of_epoch(self, epoch: int) -> Items:
         rng = np.random.default_rng([self.seed, 11, epoch if self.fresh else 0])
-        return self.sampler.draw(self.users, self.n, rng)
+        return self.sampler.draw(self.users, self.n, rng, self.times)
+
+    def check(self) -> None:
+        self.sampler.check_rows(self.users, self.times)
+
+    def draw(self, places: Rows, rng: np.random.Generator) -> Items:
+        """Of the training rows at some places."""
+        return self.sampler.draw(self.users[places], self.n, rng, None if self.times is None else self.times[places])

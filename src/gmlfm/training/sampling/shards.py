@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from gmlfm.data.availability import Times
 from gmlfm.data.dataset import Rows
 from gmlfm.data.encoding import Encoded
 from gmlfm.data.prepared import PreparedData, Shard
+from gmlfm.data.splits import TRAIN
 from gmlfm.data.times import in_order
+from gmlfm.training.sampling.availability import AvailabilitySampler, AvailableItems
 from gmlfm.training.sampling.batches import BatchOptions, LabelledBatches, RankingBatches, RowBatches
 from gmlfm.training.sampling.cold_start import ColdStartSampler
-from gmlfm.training.sampling.groups import Batch, IdRows
+from gmlfm.training.sampling.groups import Batch, IdRows, Ints
 from gmlfm.training.sampling.negatives import NegativeSampler, TrainingNegatives
+from gmlfm.training.sampling.new_items import MOST_ROWS, NewItems, latest_cut, new_share
+
+_LOG = logging.getLogger("gmlfm")
+_MOST_TIMES = 1_000_000  # of training rows, by which time is cut into blocks
 
 
 class ShardBatches:
-    """For top-n or rating, shards in a seeded order. rank, n_ranks: of several processes, each reads shards of its own."""
+    """For top-n or rating, shards in a seeded order. rank, n_ranks: of several processes, each reads shards of its own.
+
+    Negatives are those of data in memory (training_negatives): with listing times and the split global-time items that can be
+    had at the row's time, otherwise items that occur in any row of any part.
+    """
 
     def __init__(
         self,
         data: PreparedData,
         options: BatchOptions,
-        parts: tuple[int, ...] = (0,),
+        parts: tuple[int, ...] = (TRAIN,),
         rank: int = 0,
         n_ranks: int = 1,
         task: str = "topn",
@@ -32,24 +46,67 @@ class ShardBatches:
     ) -> None:
         self._data, self._parts, self._ranks, self._label_scale = data, parts, task == "topn", label_scale
         self._numbers = list(range(rank, data.n_shards, n_ranks))
-        counts = np.zeros(data.info.n_items, np.int64)
-        n_rows = 0
+        self._candidates = np.flatnonzero(data.occurrences.is_seen).astype(np.int32)
+        self._bounds = data.bounds if self._ranks and data.info.split == "global-time" else None
+        if self._bounds is not None:
+            self._available = AvailableItems(self._bounds.start, self._bounds.end, self._some_times())
+        counts = np.zeros(data.info.n_items, np.int32)
+        n_rows = n_left_out = 0
         for number in self._numbers:
             shard = data.shard(number)
             rows = self._training_rows(shard)
-            counts += np.bincount(shard.items[rows], minlength=data.info.n_items)
+            numbers, n_chosen = np.unique(shard.items[rows], return_counts=True)
+            counts[numbers] += n_chosen.astype(np.int32)
             n_rows += len(rows)
+            n_left_out += len(self._target_rows(shard)) - len(rows)
+        if n_left_out:
+            _LOG.warning("%s training rows are left out: nothing else could be had at their time.", f"{n_left_out:,}")
         group = 1 + options.n_negatives if self._ranks else 1
         self.n_instances = n_rows * group
         self.groups_per_step = options.groups_per_step(self.n_instances, group)
+        self.steps_per_epoch = -(-n_rows // self.groups_per_step)
         # One size for all shards, however few rows one of them has.
         self._options = replace(options, batch_size=self.groups_per_step * group)
         self._ids = IdRows.from_counts(data.info.fields, counts, data.items)
-        self._candidates = np.arange(data.info.n_items, dtype=np.int32)
+        if self._ranks and options.cold_start_rate > 0 and n_rows:
+            self._ids = replace(self._ids, new_items=self._new_items(counts))
 
-    def _training_rows(self, shard: Shard) -> Rows:
-        is_target = shard.columns["positive"] if self._ranks else shard.columns["label"].is_not_null()
-        return np.flatnonzero(np.isin(shard.parts, self._parts) & is_target.to_numpy())
+    def _new_items(self, counts: npt.NDArray[np.int32]) -> NewItems:
+        """As NewItems.estimate, in passes over the shards: the moment of the cut, each item's first row, what could be had."""
+        thinned = [times[:: self._stride] for _, times in self._trained_times()]
+        cut = latest_cut(np.concatenate(thinned))
+        first_times = np.full(len(counts), max(times.max(initial=cut) for times in thinned), thinned[0].dtype)
+        n_latest = 0
+        for items, times in self._trained_times():
+            np.minimum.at(first_times, items, times)
+            n_latest += int((times > cut).sum())
+        new_items = NewItems.from_first_rows(first_times, counts, cut, n_latest)
+        if self._bounds is None or n_latest == 0:
+            return new_items
+        is_old = (counts > 0) & (first_times <= cut)
+        shares, weights = [], []
+        for number in self._numbers:
+            shard = self._data.shard(number)
+            rows, negatives = self._negatives(shard)
+            latest = np.flatnonzero(in_order(shard.columns["time"])[rows] > cut)
+            if len(latest):
+                shares.append(new_share(latest, negatives, is_old, -(-MOST_ROWS * len(latest) // n_latest)))
+                weights.append(len(latest))
+        return replace(new_items, of_candidates=float(np.average(shares, weights=weights)))
+
+    def _trained_times(self) -> Iterator[tuple[Ints, npt.NDArray[Any]]]:
+        """Items and times of the training rows, shard by shard; without times the order of the shards."""
+        start = 0
+        for number in self._numbers:
+            shard = self._data.shard(number)
+            rows = self._training_rows(shard)
+            has_times = "time" in shard.columns.columns
+            yield shard.items[rows], in_order(shard.columns["time"])[rows] if has_times else start + rows
+            start += len(shard.items)
+
+    @property
+    def _stride(self) -> int:
+        return max(1, self._data.info.n_interactions // _MOST_TIMES)
 
     def epoch(self, number: int) -> Iterator[Batch]:
         rng = np.random.default_rng([self._options.seed, 12, number])
@@ -65,19 +122,62 @@ class ShardBatches:
                 return self._batches_of(shard).cold_start_sampler(number)
         return None
 
+    def _some_times(self) -> Times:
+        """Times of training rows, thinned evenly."""
+        assert self._bounds is not None
+        times = []
+        for number in self._numbers:
+            rows = self._data.interactions(number, ["part", "positive", "time"])
+            is_trained = np.isin(rows["part"].to_numpy(), self._parts) & rows["positive"].to_numpy()
+            times.append(self._bounds.keys(rows["time"])[is_trained][:: self._stride])
+        return np.concatenate(times)
+
+    def _target_rows(self, shard: Shard) -> Rows:
+        is_target = shard.columns["positive"] if self._ranks else shard.columns["label"].is_not_null()
+        return np.flatnonzero(np.isin(shard.parts, self._parts) & is_target.to_numpy())
+
+    def _training_rows(self, shard: Shard) -> Rows:
+        """The rows that have a negative; the first sales of a market may have none."""
+        rows = self._target_rows(shard)
+        return rows if self._bounds is None else rows[self._has_negatives(shard, rows, self._available_sampler(shard))]
+
+    def _has_negatives(self, shard: Shard, rows: Rows, sampler: AvailabilitySampler) -> npt.NDArray[np.bool_]:
+        return sampler.has_items(_local_users(shard)[rows], self._moments(shard)[rows])
+
+    def _available_sampler(self, shard: Shard) -> AvailabilitySampler:
+        rows = self._target_rows(shard)
+        return AvailabilitySampler(_local_users(shard)[rows], shard.items[rows], self._available)
+
+    def _moments(self, shard: Shard) -> Times:
+        assert self._bounds is not None
+        return self._bounds.keys(shard.columns["time"])
+
+    def _negatives(self, shard: Shard) -> tuple[Rows, TrainingNegatives]:
+        """Training rows with their negatives, which avoid the positives of their users that are visible in training."""
+        rows, local = self._target_rows(shard), _local_users(shard)
+        chosen = (self._options.n_negatives, self._options.seed, self._options.fresh)
+        if self._bounds is None:
+            sampler = NegativeSampler(local[rows], shard.items[rows], int(local.max()) + 1, self._candidates)
+            return rows, TrainingNegatives(sampler, local[rows], *chosen)
+        available = self._available_sampler(shard)
+        rows = rows[self._has_negatives(shard, rows, available)]
+        return rows, TrainingNegatives(available, local[rows], *chosen, self._moments(shard)[rows])
+
     def _batches_of(self, shard: Shard) -> RowBatches:
-        rows, options = self._training_rows(shard), self._options
+        rows, negatives = self._negatives(shard) if self._ranks else (self._target_rows(shard), None)
         users, items = shard.users[rows], shard.items[rows]
         encoded = Encoded(self._data.users, shard.context, self._data.items)
         times = in_order(shard.columns["time"])[rows] if "time" in shard.columns.columns else None
-        if not self._ranks:
+        if negatives is None:
             centre, spread = self._label_scale
             labels = ((shard.columns["label"].to_numpy()[rows] - centre) / spread).astype(np.float32)
-            return LabelledBatches(users, items, labels, rows, encoded, self._ids, options, times)
+            return LabelledBatches(users, items, labels, rows, encoded, self._ids, self._options, times)
         has_weights = "weight" in shard.columns.columns
         weights = shard.columns["weight"].to_numpy()[rows].astype(np.float32) if has_weights else None
-        # Users are numbered through all shards; a sampler for this shard alone counts from its first user.
-        local = (users - shard.users.min()).astype(np.int32)
-        sampler = NegativeSampler(local, items, int(np.ptp(shard.users)) + 1, self._candidates)
-        negatives = TrainingNegatives(sampler, local, options.n_negatives, options.seed, options.fresh)
-        return RankingBatches(users, items, rows, encoded, self._ids, negatives, options, weights, times)
+        return RankingBatches(users, items, rows, encoded, self._ids, negatives, self._options, weights, times)
+
+
+def _local_users(shard: Shard) -> Ints:
+    """Users are numbered through all shards; a sampler for a shard alone counts from its first user."""
+    local: Ints = shard.users - shard.users.min()
+    return local

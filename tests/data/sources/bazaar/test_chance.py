@@ -16,5 +16,7 @@ def test_draws_follow_their_distributions() -> None:
     assert chance.uniform(n).mean() == pytest.approx(0.5, abs=0.01)
     assert chance.normal(n).std() == pytest.approx(1.0, abs=0.02)
     assert chance.gumbel(n).mean() == pytest.approx(0.5772, abs=0.02)
+    assert chance.exponential(n).mean() == pytest.approx(1.0, abs=0.02)
+    assert (chance.exponential(n) > 2.0).mean() == pytest.approx(np.exp(-2.0), abs=0.01)
     assert set(chance.below(n, 5).tolist()) == set(range(5))
     assert np.bincount(chance.choose(n, (3, 0, 1))) / n == pytest.approx([0.75, 0.0, 0.25], abs=0.01)

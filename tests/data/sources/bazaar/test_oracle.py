@@ -1,61 +1,114 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import pytest
 
 from gmlfm import Dataset, Split, make_split
 from gmlfm.data.sources.bazaar import Market, Oracle, bazaar_dataset
-from gmlfm.data.sources.bazaar.market import PARTS
+from gmlfm.data.sources.bazaar import oracle as oracle_module
+from gmlfm.data.sources.bazaar.market import FIRST_DAY, PARTS
 from gmlfm.data.sources.bazaar.oracle import ATTRIBUTE_PARTS
 from gmlfm.data.sources.bazaar.tables import item_number
 from gmlfm.errors import OptionError
-from gmlfm.evaluation.candidates import evaluation_candidates
+from gmlfm.evaluation.protocols import evaluate_held_out
+
+Scores = Callable[[Any, Any, Any], Any]
+_DAY = 86_400_000_000
+
+
+@dataclass
+class Scorer:
+    """A ranker by scores of (users, items, rows), each of the candidates' shape."""
+
+    scores: Scores
+
+    def score_pairs(self, users: Any, items: Any, rows: Any = None) -> Any:
+        wide = np.broadcast_to(users[:, None], items.shape), items, np.broadcast_to(rows[:, None], items.shape)
+        return self.scores(*wide).astype(np.float32)
+
+    def score_all(self, users: Any, items: Any, rows: Any = None) -> Any:
+        return self.score_pairs(users, np.tile(items, (len(users), 1)), rows)
+
+
+@dataclass
+class HeldOut:
+    """The test part of the built-in market and its metrics under a score."""
+
+    data: Dataset
+    split: Split
+
+    def metrics(self, scores: Scores) -> tuple[float, float]:
+        metrics = evaluate_held_out(Scorer(scores), self.data, self.split, "test", "sampled").metrics
+        return metrics["hr@10"], metrics["ndcg@10"]
+
+    def of_oracle(self, oracle: Oracle) -> tuple[float, float]:
+        numbers, days = item_number(self.data.items.ids).to_numpy(), self.data.interactions["time"].to_numpy() // _DAY
+
+        def scores(users: Any, items: Any, rows: Any) -> Any:
+            flat = users.ravel().astype(np.int64), numbers[items.ravel()], days[rows.ravel()]
+            return oracle.score(*flat).reshape(items.shape)
+
+        return self.metrics(scores)
 
 
 @pytest.fixture(scope="module")
-def ranked_market() -> tuple[Dataset, Split, np.ndarray]:
+def held_out() -> HeldOut:
     data = bazaar_dataset()
-    split = make_split(data)
-    negatives, _ = evaluation_candidates(data, split.test)
-    return data, split, np.concatenate([data.item_numbers[split.test][:, None], negatives], axis=1)
-
-
-def hit_rate(scores: np.ndarray) -> float:
-    """HR@10 of the first column, in expectation over tied orders."""
-    better = (scores[:, 1:] > scores[:, :1]).sum(axis=1)
-    tied = (scores[:, 1:] == scores[:, :1]).sum(axis=1)
-    return float(np.clip((10 - better) / (tied + 1), 0, 1).mean())
-
-
-def oracle_hit_rate(ranked_market: tuple[Dataset, Split, np.ndarray], without: tuple[str, ...] = ()) -> float:
-    data, split, candidates = ranked_market
-    n, width = candidates.shape
-    numbers = item_number(data.items.ids).to_numpy()
-    users = np.repeat(data.user_numbers[split.test].astype(np.int64), width)
-    days = np.repeat(data.interactions["time"].to_numpy()[split.test] // 86_400_000_000, width)
-    return hit_rate(Oracle(Market(), without).score(users, numbers[candidates.ravel()], days).reshape(n, width))
+    return HeldOut(data, make_split(data))
 
 
 @pytest.fixture(scope="module")
-def ceiling(ranked_market: tuple[Dataset, Split, np.ndarray]) -> float:
-    return oracle_hit_rate(ranked_market)
+def oracle() -> Oracle:
+    return Oracle(Market())
 
 
-def test_the_oracle_is_far_above_popularity_and_depends_on_attributes(
-    ranked_market: tuple[Dataset, Split, np.ndarray], ceiling: float
-) -> None:
-    data, split, candidates = ranked_market
-    popularity = np.bincount(data.item_numbers[split.train], minlength=len(data.items))
-    assert ceiling > 0.7
-    assert ceiling - hit_rate(popularity[candidates]) > 0.2
-    assert oracle_hit_rate(ranked_market, without=ATTRIBUTE_PARTS) < ceiling - 0.4
+@pytest.fixture(scope="module")
+def ceiling(held_out: HeldOut, oracle: Oracle) -> tuple[float, float]:
+    return held_out.of_oracle(oracle)
+
+
+def test_who_knows_only_what_was_sold_before_is_at_chance(held_out: HeldOut, ceiling: tuple[float, float]) -> None:
+    sales = np.bincount(held_out.data.item_numbers[held_out.split.train], minlength=len(held_out.data.items))
+    for known in (sales, sales == 0):
+        assert held_out.metrics(lambda users, items, rows, known=known: known[items]) == pytest.approx((0.1, 0.0454), abs=0.002)
+    assert ceiling[0] > 0.75
+    assert ceiling[1] > 0.42
+
+
+def test_listing_times_tell_little(held_out: HeldOut) -> None:
+    listed = held_out.data.items.listed
+    assert listed is not None
+    age = listed.to_numpy().astype(np.int64) // 1_000_000 - FIRST_DAY * 86_400
+    assert held_out.metrics(lambda users, items, rows: age[items])[0] < 0.25
+    assert held_out.metrics(lambda users, items, rows: -age[items])[0] < 0.1
+
+
+def test_the_oracle_depends_on_attributes(held_out: HeldOut, ceiling: tuple[float, float]) -> None:
+    assert held_out.of_oracle(Oracle(Market(), without=ATTRIBUTE_PARTS))[0] < ceiling[0] - 0.4
 
 
 @pytest.mark.parametrize("part", ["genre", "brand", "place", "delivery"])
-def test_each_strong_taste_raises_the_hit_rate(
-    ranked_market: tuple[Dataset, Split, np.ndarray], ceiling: float, part: str
+def test_each_strong_taste_raises_the_hit_rate(held_out: HeldOut, ceiling: tuple[float, float], part: str) -> None:
+    assert held_out.of_oracle(Oracle(Market(), without=(part,)))[0] < ceiling[0] - 0.01
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_the_ceiling_counts_with_what_sells_and_with_what_does_not(
+    held_out: HeldOut, oracle: Oracle, ceiling: tuple[float, float], share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert oracle_hit_rate(ranked_market, without=(part,)) < ceiling - 0.01
+    # 1: how much likelier this buyer is than another, as if all were sold; 0: as if nobody else bought.
+    monkeypatch.setattr(oracle_module, "share_that_sells", lambda day: np.full(len(day), share))
+    hit_rate, ndcg = held_out.of_oracle(oracle)
+    assert hit_rate < ceiling[0] - 0.005
+    assert ndcg < ceiling[1] - 0.015
+
+
+def test_chances_to_be_bought_add_up_to_about_a_purchase_a_shelf(oracle: Oracle) -> None:
+    assert oracle.mean_chance == pytest.approx(1 / 40, rel=0.15)
 
 
 def test_parts_of_the_truth_have_names() -> None:

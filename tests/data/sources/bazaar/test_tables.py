@@ -1,18 +1,19 @@
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
-from gmlfm import load_dataset
+from gmlfm import load_dataset, make_split
 from gmlfm.data.sources.bazaar import Market, bazaar_dataset, write_bazaar
 from gmlfm.errors import DataError
 
-# A change of the market is a new version with a name of its own (bazaar-v2), never another hash here.
-BAZAAR_HASH = "d9673de29f43429f"
-
+# Of version 2. A change of the market is a new version (market.VERSION), named in CHANGELOG, never another hash alone.
+BAZAAR_HASH = "09311d3f9fc7b2ce"
 
 SMALL = Market(n_users=300, n_purchases=3_600)
 
@@ -27,6 +28,32 @@ def test_the_built_in_market_is_the_same_everywhere() -> None:
     assert (counts == 1).mean() > 0.99
     assert counts.max() >= 5
     assert np.bincount(data.user_numbers).min() >= 5
+    assert len(data.items) - len(data.seen_items) == 8_841
+
+
+def test_the_tables_declare_listing_times_so_that_what_can_be_had_is_known() -> None:
+    data = load_dataset("bazaar")
+    assert data.sells_once
+    assert data.items.listed is not None
+    assert data.items.listed.null_count() == 0
+    assert data.availability is not None
+    times, listed = data.interactions["time"].to_numpy(), data.items.listed.to_numpy()
+    assert (listed[data.item_numbers] <= times).all()
+    assert make_split(data).name == "global-time"
+
+
+def test_purchases_are_those_of_version_1() -> None:
+    data = load_dataset("bazaar")
+    assert data.items.titles is not None
+    rows = pl.DataFrame(
+        {
+            "user": data.users.ids.gather(data.user_numbers),
+            "time": data.interactions["time"],
+            "title": data.items.titles.gather(data.item_numbers),
+            "price": data.items.fields["price"].gather(data.item_numbers),
+        }
+    )
+    assert hashlib.sha256(rows.write_csv().encode()).hexdigest()[:16] == "7379282c3a0334a5"
 
 
 def test_another_seed_is_another_market() -> None:
@@ -50,6 +77,7 @@ def test_written_in_blocks_it_is_the_market_in_memory(tmp_path: Path) -> None:
     assert data.content_hash == bazaar_dataset(large).content_hash
     assert data.n_interactions == 60_000
     assert data.name == "bazaar-9000-60000-0"
+    assert data.items.ids.n_unique() == len(data.items) > len(data.seen_items) + 5_000
 
 
 def test_a_market_that_does_not_fit_on_the_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,22 +1,24 @@
 from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
+
 import polars as pl
-import pytest
 
-from gmlfm.data.schema import Field
-from gmlfm.data.sources.preparing import learning
-
-
-def test_numbers_are_thinned_evenly_beyond_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learning, "_MOST_NUMBERS", 100)
-    values = learning._Values(Field("price", "number"))
-    for start in range(0, 1000, 50):
-        values.add(pl.Series(np.arange(start, start + 50, dtype=float)))
-    numbers = np.concatenate(values._numbers)
-    assert 25 < len(numbers) <= 100
-    assert np.diff(numbers).max() <= 64
+from gmlfm import Encoder, Schema, load_dataset, make_split
+from gmlfm.data.sources.preparing import prepare
 
 
-def test_ranks_follow_the_counts_and_leave_out_the_rare() -> None:
-    assert learning._ranks(np.array([2, 0, 5, 2], np.int32), 1).tolist() == [1, -1, 0, 2]
+def test_ids_below_the_count_that_is_asked_for_have_no_row(tmp_path: Path) -> None:
+    """min_count may name an id by its side and name."""
+    pl.DataFrame({"u": [n % 7 for n in range(60)], "i": [n * n % 23 for n in range(60)], "t": range(60)}).write_csv(
+        tmp_path / "e.csv"
+    )
+    (tmp_path / "dataset.toml").write_text(
+        '[interactions]\npath = "e.csv"\nuser = "u"\nitem = "i"\ntime = "t"\n[encoding]\nmin_count = { "item.item" = 4 }\n'
+    )
+    prepared = prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "out", rows_per_bucket=20)
+    data = load_dataset(tmp_path)
+    encoder = Encoder.fit(data, make_split(data).train)
+    sizes = [[(field.name, field.n_values) for field in fields] for fields in (prepared.info.fields, encoder.fields)]
+    assert sizes[0] == sizes[1]
+    assert 0 < sizes[0][1][1] < len(data.seen_items)

@@ -26,6 +26,7 @@ def _table(quantile: object) -> Floats:
 
 _NORMAL = _table(NormalDist().inv_cdf)
 _GUMBEL = _table(lambda share: -math.log(-math.log(share)))
+_EXPONENTIAL = _table(lambda share: -math.log(1.0 - share))
 
 
 class Chance:
@@ -48,6 +49,10 @@ class Chance:
 
     def gumbel(self, n: int) -> Floats:
         return _GUMBEL[self._steps(n)]
+
+    def exponential(self, n: int) -> Floats:
+        """With mean 1."""
+        return _EXPONENTIAL[self._steps(n)]
 
     def _steps(self, n: int) -> Ints:
         return (self._bits.random_raw(n) >> np.uint64(64 - 14)).astype(np.int64)

@@ -1,5 +1,8 @@
 """How the market runs: listings appear, a buyer looks at a shelf of them, and buys the one they like best.
 
+A listing waits for a while before a buyer looks at it, in the same way whether it is bought or not. Of those that are not
+bought a share stays in the tables, unsold: what can be had at a moment is what will sell later and what never will.
+
 The truth is written from how people shop: favourite genres and brands, what a fair price is for such a thing in such a
 condition, what the purse allows, how long one is willing to wait, how far one is willing to go, and the season. It is a
 sum of looked-up likes and of thresholds; there is no vector of a thing anywhere in it, hence no product and no distance
@@ -9,17 +12,17 @@ of vectors.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from gmlfm.data.sources.bazaar import world
 from gmlfm.data.sources.bazaar.chance import Chance, Floats, Ints
+from gmlfm.data.sources.bazaar.entities import Buyers, Listings, concatenated, make_buyers, make_listings
 from gmlfm.errors import OptionError
 
-VERSION = 1
+VERSION = 2
+_PURCHASES_VERSION = 1  # buyers, shelves and purchases are those of version 1; listing times and unsold listings are new
 FIRST_DAY = 17_106  # 2016-11-01, in days since 1970
 N_DAYS = 730
 LEAST_PURCHASES = 5
@@ -27,66 +30,22 @@ _USERS_PER_BLOCK = 4096
 SHELF = 40
 _SHARE_OF_STOCKED = 0.5  # shelves whose first place shows a listing with many units
 _PURCHASES_PER_STOCKED = 400
-_CHARM = 0.3
 WHIM = 0.55
 _FAR = 3.0  # hundreds of kilometres
+_LAST_SECOND = N_DAYS * 86_400
+_SHARE_OF_UNSOLD = 0.1  # shelves of which a rejected listing stays in the tables
+_MEAN_WAIT = 60 * 86_400  # seconds from a listing's time to the moment a buyer looks at it
 
 PARTS = ("genre", "brand", "deal", "purse", "condition", "delivery", "place", "season", "charm")
 
 
-class _Columns:
-    """Arrays of equal length, one entry a row, that are indexed and concatenated together."""
-
-    def rows(self, chosen: Ints | slice) -> _Columns:
-        return type(self)(**{column.name: getattr(self, column.name)[chosen] for column in fields(self)})  # type: ignore[arg-type]
-
-    def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class Buyers(_Columns):
-    """What a buyer is like. Only age and region are in the tables; the rest is the truth that models must estimate."""
-
-    age: Ints
-    region: Ints
-    genre_likes: Floats  # (n, genres)
-    brand: Ints  # the favourite, and the second
-    second_brand: Ints
-    thrift: Floats
-    purse: Floats
-    patience: Ints
-    fussy: Floats
-    only_unused: npt.NDArray[np.bool_]
-    homebody: Floats
-    festive: Floats
-
-    def rows(self, chosen: Ints | slice) -> Buyers:
-        return super().rows(chosen)  # type: ignore[return-value]
-
-
-@dataclass(frozen=True)
-class Listings(_Columns):
-    """What is on offer. `charm` (the photos, the seller's manner) is seen by buyers and is in no table."""
-
-    leaf: Ints
-    brand: Ints
-    condition: Ints
-    method: Ints
-    origin: Ints
-    duration: Ints
-    payer: Ints
-    price: Ints
-    fair: Floats  # log of fair price over price, from which the price was made
-    charm: Floats
-
-    def rows(self, chosen: Ints | slice) -> Listings:
-        return super().rows(chosen)  # type: ignore[return-value]
-
-
 @dataclass(frozen=True)
 class Block:
-    """Some buyers with all their purchases. `numbers` are the listings' item numbers, `bought` points into them."""
+    """Some buyers with all their purchases, and some listings that they left: those are unsold for good.
+
+    `numbers` are the listings' item numbers, ascending; `bought` points into them; `listed` are their listing times in seconds
+    from the market's first day.
+    """
 
     first_buyer: int
     buyers: Buyers
@@ -96,6 +55,12 @@ class Block:
     second: Ints
     listings: Listings
     numbers: Ints
+    listed: Ints
+
+    @property
+    def sold_second(self) -> Ints:
+        """Each purchase's time, in seconds from the market's first day."""
+        return self.day * 86_400 + self.second
 
 
 @dataclass(frozen=True)
@@ -129,7 +94,7 @@ class Market:
 
     def stocked(self) -> Listings:
         """Their sellers are well known, which adds to their charm."""
-        stocked = make_listings(Chance(self.seed, VERSION, 1), self.n_stocked)
+        stocked = make_listings(Chance(self.seed, _PURCHASES_VERSION, 1), self.n_stocked)
         return replace(stocked, charm=stocked.charm + 0.4)
 
     def blocks(self) -> Iterator[Block]:
@@ -140,31 +105,84 @@ class Market:
     def block(self, index: int, stocked: Listings) -> Block:
         start, stop = index * _USERS_PER_BLOCK, min((index + 1) * _USERS_PER_BLOCK, self.n_users)
         before, after = (round(self.n_purchases * edge / self.n_users) for edge in (start, stop))
-        chance = Chance(self.seed, VERSION, 2, index)
-        buyers = _make_buyers(chance, stop - start)
+        chance = Chance(self.seed, _PURCHASES_VERSION, 2, index)
+        buyers = make_buyers(chance, stop - start)
         buyer = np.repeat(np.arange(stop - start), _purchases_each(chance, stop - start, after - before))
         n = len(buyer)
         day, second = chance.below(n, N_DAYS), chance.below(n, 86_400)
+        shelf, chosen = self._shop(chance, buyers.rows(buyer), buyer, day, stocked)
+        is_stocked = chosen >= len(shelf)
+        sold = np.flatnonzero(~is_stocked)
+        chance = Chance(self.seed, VERSION, 5, index)
+        looked_at = day * 86_400 + second
+        left, left_listed = self._unsold(chance, shelf, chosen, looked_at)
+        later, later_listed = self._later(chance, buyers, n, stocked)
+        # Two numbers a purchase: what was bought has the first or the second by chance, and some unsold listing the other,
+        # so that a number tells nothing. There are as many unsold ones as purchases at most, which binds in tiny markets alone.
+        unsold = concatenated(left, later).rows(slice(n))
+        is_second = chance.below(n, 2)
+        free = np.argsort(chance.uniform(n), kind="stable")[: len(unsold)]
+        first_number = self.n_stocked + 2 * (before + np.arange(n))
+        numbers = np.concatenate([(first_number + is_second)[sold], (first_number + 1 - is_second)[free]])
+        order = np.argsort(numbers)
+        places = np.empty(len(order), np.int64)
+        places[order] = self.n_stocked + np.arange(len(order))
+        bought = np.where(is_stocked, chosen - len(shelf), 0)
+        bought[sold] = places[: len(sold)]
+        listed = np.concatenate([listed_before(chance, looked_at[sold]), np.concatenate([left_listed, later_listed])[:n]])
+        return Block(
+            first_buyer=start,
+            buyers=buyers,
+            buyer=buyer,
+            bought=bought,
+            day=day,
+            second=second,
+            listings=concatenated(stocked, concatenated(shelf.rows(chosen[sold]), unsold).rows(order)),
+            numbers=np.concatenate([np.arange(self.n_stocked), numbers[order]]),
+            listed=np.concatenate([np.zeros(self.n_stocked, np.int64), listed[order]]),
+        )
+
+    def _shop(self, chance: Chance, buyer_of_row: Buyers, buyer: Ints, day: Ints, stocked: Listings) -> tuple[Listings, Ints]:
+        """A shelf for each row, all first places first, and what is bought: a place of it, or beyond it a stocked listing."""
+        n = len(buyer)
         shelf = make_listings(chance, n * SHELF)
         in_stock = np.flatnonzero(chance.uniform(n) < _SHARE_OF_STOCKED)
         # The best known of three: a few stocked listings are seen by many, most by few.
         shown = np.minimum.reduce([chance.below(len(in_stock), self.n_stocked) for _ in range(3)])
         liked = np.empty((SHELF, n))
-        buyer_of_row = buyers.rows(buyer)
         for place in range(SHELF):
             liked[place] = liking(buyer_of_row, shelf.rows(slice(place * n, (place + 1) * n)), day)
-        liked[0, in_stock] = liking(buyers.rows(buyer[in_stock]), stocked.rows(shown), day[in_stock])
+        liked[0, in_stock] = liking(buyer_of_row.rows(in_stock), stocked.rows(shown), day[in_stock])
         liked += WHIM * chance.gumbel(n * SHELF).reshape(SHELF, n)
         first_place = np.arange(n)
         first_place[in_stock] = n * SHELF + shown
-        chosen = self._no_pair_twice(buyer, liked, first_place, n * SHELF)
-        is_stocked = chosen >= n * SHELF
-        sold_once = np.flatnonzero(~is_stocked)
-        bought = np.where(is_stocked, chosen - n * SHELF, 0)
-        bought[sold_once] = self.n_stocked + np.arange(len(sold_once))
-        numbers = np.concatenate([np.arange(self.n_stocked), self.n_stocked + before + sold_once])
-        listings = concatenated(stocked, shelf.rows(chosen[sold_once]))
-        return Block(start, buyers, buyer, bought, day, second, listings, numbers)
+        return shelf, self._no_pair_twice(buyer, liked, first_place, n * SHELF)
+
+    def _unsold(self, chance: Chance, shelf: Listings, chosen: Ints, looked_at: Ints) -> tuple[Listings, Ints]:
+        """Of a share of the shelves a listing that was not bought, and its listing time; it is never sold.
+
+        A shelf's first place is left out, since it may have shown a stocked listing.
+        """
+        n = len(chosen)
+        rows = np.flatnonzero(chance.uniform(n) < _SHARE_OF_UNSOLD)
+        bought = np.where(chosen[rows] < len(shelf), chosen[rows] // n, 0)
+        place = 1 + chance.below(len(rows), SHELF - 1 - (bought > 0))
+        place += (bought > 0) & (place >= bought)
+        return shelf.rows(place * n + rows), listed_before(chance, looked_at[rows])
+
+    def _later(self, chance: Chance, buyers: Buyers, n_purchases: int, stocked: Listings) -> tuple[Listings, Ints]:
+        """What is listed before the market's last day and looked at after it: bought or not, in the tables it is unsold.
+
+        Without these the last weeks would hold ever fewer listings that sell. Waiting times are exponential, hence without
+        memory: seen from the last day both the time since the listing and the time to the look are distributed like them.
+        """
+        n = round(n_purchases * _MEAN_WAIT / _LAST_SECOND)
+        buyer = chance.below(n, len(buyers))
+        looked_at = _LAST_SECOND + waiting_times(chance, n)
+        shelf, chosen = self._shop(chance, buyers.rows(buyer), buyer, looked_at // 86_400, stocked)
+        left, _ = self._unsold(chance, shelf, chosen, looked_at)
+        listings = concatenated(shelf.rows(chosen[chosen < len(shelf)]), left)
+        return listings, np.maximum(_LAST_SECOND - waiting_times(chance, len(listings)), 0)
 
     def _no_pair_twice(self, buyer: Ints, liked: Floats, first_place: Ints, first_stocked: int) -> Ints:
         """The best of each shelf; but a buyer takes the same stocked listing only once, and later the next best."""
@@ -177,6 +195,30 @@ class Market:
         is_repeat[order[1:]] = (np.diff(pairs[order]) == 0) & (pairs[order[1:]] > 0)
         second = (1 + liked[1:].argmax(axis=0)) * n + np.arange(n)
         return np.where(is_repeat, second, chosen)
+
+
+def waiting_times(chance: Chance, n: int) -> Ints:
+    """Seconds from listings' times to the moments at which buyers look at them: exponential."""
+    return np.rint(_MEAN_WAIT * chance.exponential(n)).astype(np.int64)
+
+
+def listed_before(chance: Chance, looked_at: Ints) -> Ints:
+    """Listing times, a waiting time before the look at it and no earlier than the market's first day."""
+    listed: Ints = np.maximum(looked_at - waiting_times(chance, len(looked_at)), 0)
+    return listed
+
+
+def share_that_sells(day: Ints) -> Floats:
+    r"""Of the listings with one unit that can be had on a day, the share that somebody buys, if after the last day.
+
+    With w days of waiting and a share q of shelves that leave an unsold listing, and by day: w days' purchases are waiting, and
+    q of all that were looked at until now or are waiting remain,
+
+    .. math:: s_d = \frac{w}{w + q (d + w)}
+    """
+    wait = _MEAN_WAIT / 86_400
+    share: Floats = wait / (wait + _SHARE_OF_UNSOLD * (day.astype(np.float64) + wait))
+    return share
 
 
 def liking(buyers: Buyers, listings: Listings, day: Ints, parts: tuple[str, ...] = PARTS) -> Floats:
@@ -225,79 +267,9 @@ def arrival_days(method: Ints, duration: Ints, origin: Ints, region: Ints) -> In
     return days
 
 
-def _make_buyers(chance: Chance, n: int) -> Buyers:
-    n_genres = len(world.GENRE_NAMES)
-    age = chance.choose(n, world.AGE_SHARES)
-    region = chance.choose(n, world.REGION_SHARES)
-    likes = 0.7 * np.array(world.AGE_LIKES)[age] + 0.45 * chance.normal(n * n_genres).reshape(n, n_genres)
-    rows = np.arange(n)
-    favourite = likes.argmax(axis=1)
-    likes[rows, favourite] += 1.6
-    second = chance.below(n, n_genres)
-    likes[rows, second] += 1.0
-    return Buyers(
-        age=age,
-        region=region,
-        genre_likes=likes,
-        brand=_known_brand(chance, favourite),
-        second_brand=_known_brand(chance, second),
-        thrift=np.array([0.5, 1.5, 3.5])[chance.choose(n, (0.4, 0.4, 0.2))],
-        purse=np.array([4e3, 8e3, 1.4e4, 2.6e4, 8e4])[chance.choose(n, (0.2, 0.3, 0.25, 0.17, 0.08))],
-        patience=np.array([2, 4, 6, 9])[chance.choose(n, (0.3, 0.3, 0.25, 0.15))],
-        fussy=np.array([0.05, 0.35, 0.8])[chance.choose(n, (0.4, 0.4, 0.2))],
-        only_unused=chance.uniform(n) < 0.25,
-        homebody=np.array([0.2, 0.9, 2.0])[chance.choose(n, (0.3, 0.4, 0.3))],
-        festive=np.array([0.2, 1.0, 2.0])[chance.choose(n, (0.4, 0.4, 0.2))],
-    )
-
-
-def _known_brand(chance: Chance, genre: Ints) -> Ints:
-    """A brand of the genre; the better known ones more often: the smaller of two draws."""
-    n = len(genre)
-    draws = [chance.below(n, world.N_BRANDS[genre]) for _ in range(2)]
-    return world.FIRST_BRAND[genre] + np.minimum(*draws)
-
-
-def make_listings(chance: Chance, n: int) -> Listings:
-    leaf = chance.choose(n, world.LEAF_SHARES)
-    genre = world.LEAF_GENRE[leaf]
-    brand = _known_brand(chance, genre)
-    method = chance.choose(n, world.METHOD_SHARES)
-    electronic = method == world.E_TICKET
-    condition = np.where(electronic, 0, chance.choose(n, world.CONDITION_SHARES))
-    duration = np.where(electronic, 0, chance.choose(n, world.DURATION_SHARES))
-    # Half of all courier parcels leave at once: duration goes with method.
-    duration = np.where((method == world.METHOD_NAMES.index("courier")) & (chance.uniform(n) < 0.5), 0, duration)
-    fame = 1.15 - 0.06 * np.minimum(brand - world.FIRST_BRAND[genre], 5)
-    expected = world.LEAF_PRICE[leaf] * np.array(world.CONDITION_PRICE)[condition] * fame
-    fair = np.round(0.28 * chance.normal(n), 6)
-    # 1 / (1 + fair + fair^2 / 2) stands for exp(-fair): the same on every processor.
-    price = np.maximum(np.rint(expected / (1.0 + fair + 0.5 * fair * fair) / 10.0) * 10.0, 300.0)
-    return Listings(
-        leaf=leaf,
-        brand=brand,
-        condition=condition,
-        method=method,
-        origin=chance.choose(n, world.REGION_SHARES),
-        duration=duration,
-        payer=(chance.uniform(n) < 0.3).astype(np.int64),
-        price=price.astype(np.int64),
-        fair=fair,
-        charm=np.round(_CHARM * chance.normal(n), 6),
-    )
-
-
 def _purchases_each(chance: Chance, n_users: int, n_purchases: int) -> Ints:
     """Five each, and the rest in proportion to a long-tailed eagerness; the sum is exact."""
     eagerness = 1.0 / (0.06 + chance.uniform(n_users))
     edges = np.rint(np.cumsum(eagerness) / eagerness.sum() * (n_purchases - LEAST_PURCHASES * n_users)).astype(np.int64)
     each: Ints = LEAST_PURCHASES + np.diff(edges, prepend=0)
     return each
-
-
-_Kind = TypeVar("_Kind", Buyers, Listings)
-
-
-def concatenated(*blocks: _Kind) -> _Kind:
-    names = [column.name for column in fields(blocks[0])]
-    return type(blocks[0])(**{name: np.concatenate([getattr(block, name) for block in blocks]) for name in names})

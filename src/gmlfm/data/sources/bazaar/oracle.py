@@ -1,8 +1,22 @@
-"""The oracle: scores from the market's true preferences, the ceiling of every metric. It uses no model.
+r"""The oracle: scores from the market's true preferences, the ceiling of every metric. It uses no model.
 
-A listing that is in the catalogue was bought by somebody. What ranks best is therefore not how much a buyer likes it but
-how much likelier this buyer is to be that somebody than another is (Bayes: the buyer's chance to take it from a shelf, over
-the average buyer's). Both chances follow from the market's own rule: the best of a shelf by liking plus a Gumbel whim.
+The best order of candidates is by how much likelier each is as the listing that was bought than as any other candidate (Bayes;
+Neyman and Pearson). Let p(a) be the density of listings as they are made, c_{ud}(a) the chance that buyer u takes listing a
+from a shelf on day d, c(a) its mean over buyers and days, and C the mean of c over listings as made (a shelf has 40 places and
+one is taken, so about 1/40). Then the densities are
+
+- of what u buys on day d:             p(a) c_{ud}(a) / C_{ud}
+- of what somebody else buys later:    p(a) c(a) / C
+- of what stays unsold:                p(a) (1 - c(a)) / (1 - C)
+
+and of the candidates that can be had on day d a share s_d will be sold and 1 - s_d never, so the ratio is, but for C_{ud} which
+is the same for all candidates,
+
+.. math:: \frac{c_{ud}(a)}{s_d c(a) / C + (1 - s_d) (1 - c(a)) / (1 - C)}
+
+The order is neither that of liking (s = 0, nearly), which forgets that others buy what is good, nor that of c_{ud} / c (s = 1),
+which forgets that what is left over is seldom good. Listings with many units are compared with each other and are all sold:
+s = 1. The chances follow from the market's own rule, the best of a shelf by liking plus a Gumbel whim.
 """
 
 from __future__ import annotations
@@ -10,6 +24,7 @@ from __future__ import annotations
 import numpy as np
 
 from gmlfm.data.sources.bazaar.chance import Chance, Floats, Ints
+from gmlfm.data.sources.bazaar.entities import Buyers, Listings, concatenated, make_listings
 from gmlfm.data.sources.bazaar.market import (
     FIRST_DAY,
     N_DAYS,
@@ -17,18 +32,15 @@ from gmlfm.data.sources.bazaar.market import (
     SHELF,
     VERSION,
     WHIM,
-    Buyers,
-    Listings,
     Market,
-    concatenated,
     liking,
-    make_listings,
+    share_that_sells,
 )
 from gmlfm.errors import OptionError
 
 ATTRIBUTE_PARTS = tuple(part for part in PARTS if part != "charm")
 _MOST_BLOCKS = 16
-_SHELF_SAMPLE, _BUYER_SAMPLE = 512, 400
+_SHELVES, _BUYER_SAMPLE, _LISTING_SAMPLE = 16, 400, 8_192
 
 
 class Oracle:
@@ -48,42 +60,49 @@ class Oracle:
         buyers: Buyers | None = None
         listings, numbers = stocked, np.arange(market.n_stocked)
         for block in market.blocks():
-            sold_once = np.arange(market.n_stocked, len(block.listings))
-            listings = concatenated(listings, block.listings.rows(sold_once))
-            numbers = np.concatenate([numbers, block.numbers[sold_once]])
+            single = slice(market.n_stocked, None)
+            listings = concatenated(listings, block.listings.rows(single))
+            numbers = np.concatenate([numbers, block.numbers[single]])
             buyers = block.buyers if buyers is None else concatenated(buyers, block.buyers)
         assert buyers is not None
         self._buyers, self._listings, self._numbers = buyers, listings, numbers
-        self._rivals = self._usual_rivals(Chance(market.seed, VERSION, 3))
-        self._usual = self._usual_chance(Chance(market.seed, VERSION, 4))
+        self._n_stocked = market.n_stocked
+        self._rivals = self._sampled_rivals(Chance(market.seed, VERSION, 3))
+        self._usual = self._usual_chance(listings, Chance(market.seed, VERSION, 4))
+        chance = Chance(market.seed, VERSION, 6)
+        self.mean_chance = float(self._usual_chance(make_listings(chance, _LISTING_SAMPLE), chance).mean())
 
     def score(self, users: Ints, item_numbers: Ints, days: Ints) -> Floats:
-        """Pair by pair: log of the user's chance over the average buyer's. Days since 1970; the market's own numbers."""
-        places = np.searchsorted(self._numbers, item_numbers)
-        chance = self._chance(users, places, days - FIRST_DAY)
-        return np.log(chance) - np.log(self._usual[places])
+        """Pair by pair: log of the ratio above. Days since 1970; the market's own numbers of users and items."""
+        places, day = np.searchsorted(self._numbers, item_numbers), days - FIRST_DAY
+        usual, mean = self._usual[places], self.mean_chance
+        sells = np.where(places < self._n_stocked, 1.0, share_that_sells(day))
+        others = sells * usual / mean + (1.0 - sells) * (1.0 - usual) / (1.0 - mean)
+        return np.log(self._chance(users, self._listings.rows(places), day)) - np.log(others)
 
-    def _chance(self, users: Ints, places: Ints, day: Ints) -> Floats:
-        """To be the best of a shelf: a / (a + the other places' sum), a = exp(liking / whim)."""
-        liked = liking(self._buyers.rows(users), self._listings.rows(places), day, self._parts)
-        strength = np.exp(liked / WHIM)
-        return strength / (strength + self._rivals[users])
+    def _chance(self, users: Ints, listings: Listings, day: Ints) -> Floats:
+        """To be the best of a shelf: a / (a + the other places' sum), a = exp(liking / whim), meaned over sampled shelves."""
+        strength = np.exp(liking(self._buyers.rows(users), listings, day, self._parts) / WHIM)
+        total = np.zeros(len(strength))
+        for rivals in self._rivals:
+            total += strength / (strength + rivals[users])
+        return total / len(self._rivals)
 
-    def _usual_rivals(self, chance: Chance) -> Floats:
-        """For each buyer what the other places of a shelf usually add up to."""
-        shelf: Listings = make_listings(chance, _SHELF_SAMPLE)
-        days = chance.below(_SHELF_SAMPLE, N_DAYS)
-        total = np.zeros(len(self._buyers))
-        for place in range(_SHELF_SAMPLE):
-            same = np.full(len(self._buyers), place)
-            total += np.exp(liking(self._buyers, shelf.rows(same), days[same], self._parts) / WHIM)
-        return (SHELF - 1) * total / _SHELF_SAMPLE
+    def _sampled_rivals(self, chance: Chance) -> list[Floats]:
+        """For some sampled shelves what the other places add up to, by buyer."""
+        sums = []
+        for _ in range(_SHELVES):
+            others, days = make_listings(chance, SHELF - 1), chance.below(SHELF - 1, N_DAYS)
+            total = np.zeros(len(self._buyers))
+            for place in range(SHELF - 1):
+                same = np.full(len(self._buyers), place)
+                total += np.exp(liking(self._buyers, others.rows(same), days[same], self._parts) / WHIM)
+            sums.append(total)
+        return sums
 
-    def _usual_chance(self, chance: Chance) -> Floats:
+    def _usual_chance(self, listings: Listings, chance: Chance) -> Floats:
         """For each listing the average buyer's chance to take it, over sampled buyers and days."""
-        total = np.zeros(len(self._listings))
-        places = np.arange(len(self._listings))
+        total = np.zeros(len(listings))
         for user in chance.below(_BUYER_SAMPLE, len(self._buyers)):
-            days = chance.below(len(places), N_DAYS)
-            total += self._chance(np.full(len(places), user), places, days)
+            total += self._chance(np.full(len(listings), user), listings, chance.below(len(listings), N_DAYS))
         return total / _BUYER_SAMPLE

@@ -14,7 +14,8 @@ from gmlfm.data.dataset import Dataset
 from gmlfm.data.schema import Field, InteractionsSchema, Schema, SideSchema
 from gmlfm.data.schema_toml import to_toml
 from gmlfm.data.sources.bazaar import world
-from gmlfm.data.sources.bazaar.market import FIRST_DAY, Block, Listings, Market
+from gmlfm.data.sources.bazaar.entities import Listings
+from gmlfm.data.sources.bazaar.market import FIRST_DAY, Block, Market
 from gmlfm.errors import DataError
 from gmlfm.storage import new_folder
 
@@ -37,9 +38,10 @@ SCHEMA = Schema(
             Field("price", "number"),
         ),
         title="title",
+        listed="listed",
     ),
 )
-_BYTES_PER_PURCHASE = 70
+_BYTES_PER_PURCHASE = 80
 _BYTES_PER_USER = 25
 
 
@@ -91,12 +93,11 @@ def item_number(ids: pl.Series) -> pl.Series:
 
 
 def _purchases(block: Block) -> pl.DataFrame:
-    seconds = (FIRST_DAY + block.day) * 86_400 + block.second
     return pl.DataFrame(
         [
             user_id(pl.Series(block.first_buyer + block.buyer)),
             item_id(pl.Series(block.numbers[block.bought])),
-            pl.Series("time", seconds * 1_000_000).cast(pl.Datetime("us")),
+            _moments("time", block.sold_second),
         ]
     ).sort("time", maintain_order=True)
 
@@ -113,7 +114,7 @@ def _users(block: Block) -> pl.DataFrame:
 
 
 def _items(block: Block, market: Market, with_stocked: bool) -> pl.DataFrame:
-    """The block's sold listings; the stocked ones, which all blocks share, only with the first block."""
+    """The block's listings, sold and unsold; the stocked ones, which all blocks share, only with the first block."""
     n_skipped = 0 if with_stocked else market.n_stocked
     listings: Listings = block.listings.rows(slice(n_skipped, None))
     genre = world.LEAF_GENRE[listings.leaf]
@@ -129,6 +130,7 @@ def _items(block: Block, market: Market, with_stocked: bool) -> pl.DataFrame:
             _named("duration", world.DURATIONS, listings.duration),
             _named("payer", world.PAYERS, listings.payer),
             pl.Series("price", listings.price),
+            _moments("listed", block.listed[n_skipped:]),
         ]
     )
     title = pl.concat_str(
@@ -147,3 +149,8 @@ def _items(block: Block, market: Market, with_stocked: bool) -> pl.DataFrame:
 
 def _named(column: str, names: tuple[str, ...], positions: np.ndarray) -> pl.Series:
     return pl.Series(names, dtype=pl.String).gather(pl.Series(positions).cast(pl.UInt32)).alias(column)
+
+
+def _moments(column: str, seconds: np.ndarray) -> pl.Series:
+    """Times from seconds since the market's first day."""
+    return pl.Series(column, (FIRST_DAY * 86_400 + seconds) * 1_000_000).cast(pl.Datetime("us"))

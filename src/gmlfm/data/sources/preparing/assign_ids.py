@@ -11,7 +11,6 @@ from gmlfm.data.building import merge_repeats, merged_warning
 from gmlfm.data.schema import SideSchema
 from gmlfm.data.sources.preparing.partition import partition_rows
 from gmlfm.data.sources.preparing.plan import Bucket, Plan, read_all
-from gmlfm.data.splits import leave_last_out
 from gmlfm.errors import DataError
 from gmlfm.storage import new_folder
 
@@ -39,7 +38,7 @@ def assign_item_ids(plan: Plan) -> list[Bucket]:
 
 
 def assign_user_ids(plan: Plan) -> list[Bucket]:
-    """Number the users of each bucket; its interactions, repeats merged and split, become rows.parquet."""
+    """Number the users of each bucket; its interactions, repeats merged, become rows.parquet."""
     buckets: list[Bucket] = []
     start = 0
     n_merged = 0
@@ -72,26 +71,15 @@ def _with_numbers(rows: pl.DataFrame, column: str, side: pl.DataFrame, start: in
 
 
 def _write_shard(plan: Plan, rows: pl.DataFrame, folder: Path) -> int:
-    """Write a bucket's interactions with their parts; returns how many repeats were merged."""
+    """Write a bucket's interactions in the order of the source; returns how many repeats were merged."""
     rows = rows.sort("position")
     context_names = [name for name in rows.columns if name.startswith("context ")]
     table, context = rows.drop(context_names, "position"), rows.select(context_names)
     if plan.schema.interactions.repeats == "merge":
         table, context = merge_repeats(table, context)
     with_context = table.with_columns(context.iter_columns()) if context_names else table
-    with_context.with_columns(_parts(plan, table)).write_parquet(folder / "rows.parquet", compression="lz4")
+    with_context.write_parquet(folder / "rows.parquet", compression="lz4")
     return rows.height - table.height
-
-
-def _parts(plan: Plan, table: pl.DataFrame) -> pl.Series:
-    """The part of each row, by `leave-one-out` over the positives in the order of time, then of the file."""
-    part = np.zeros(table.height, np.int8)
-    if plan.split == "leave-one-out":
-        keys = ["time"] if "time" in table.columns else []
-        positives = table.select("user", *keys, "positive").with_row_index("row").filter("positive")
-        ordered = positives.sort(*keys, "row", nulls_last=False)
-        part[ordered["row"].to_numpy()] = leave_last_out(ordered["user"].to_numpy())
-    return pl.Series("part", part)
 
 
 def _bucket_rows(plan: Plan, name: str, number: int) -> pl.DataFrame | None:
@@ -110,10 +98,10 @@ def _side_of(plan: Plan, name: str, number: int, named: pl.Series | None, spec: 
             f"{spec.path if spec else name}: the id {repeated_id!r} occurs more than once; "
             f"each of the {name} may have one row only."
         )
-    listed = listed.with_columns(pl.lit(True).alias("listed"))
+    listed = listed.with_columns(pl.lit(True).alias("in_table"))
     if named is None:
         return listed
     extra = named.unique(maintain_order=True)
     extra = extra.filter(~extra.is_in(listed["id"].implode()))
-    unlisted = pl.DataFrame({"id": extra}).with_columns(pl.lit(False).alias("listed"))
+    unlisted = pl.DataFrame({"id": extra}).with_columns(pl.lit(False).alias("in_table"))
     return pl.concat([listed, unlisted], how="diagonal")

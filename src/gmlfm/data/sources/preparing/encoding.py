@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +12,9 @@ import polars as pl
 from gmlfm.data.attributes import Part
 from gmlfm.data.encoding import Encoder
 from gmlfm.data.prepared import ShardInfo, unpadded
-from gmlfm.data.sources.preparing.learning import shard_files
 from gmlfm.data.sources.preparing.plan import Bucket, Plan
+from gmlfm.data.sources.preparing.splitting import Splitter, n_shards, read_rows
+from gmlfm.data.split_rules import repeats_note
 from gmlfm.data.splits import TEST, TRAIN, VALIDATION
 
 
@@ -31,6 +33,7 @@ def encode_side(
     n_unlisted = 0
     spec = plan.schema.users if part == "user" else plan.schema.items
     has_titles = spec is not None and spec.title is not None
+    listed_type = _listed_type(plan) if spec is not None and spec.listed is not None else None
     for number, bucket in enumerate(buckets):
         plan.progress(f"encoding {name}", number, len(buckets))
         if bucket.n == 0:
@@ -59,7 +62,10 @@ def encode_side(
         ).with_columns(values.alias(f"field {values.name}") for values in columns)
         if has_titles:
             frame = frame.with_columns(side["title"] if "title" in side.columns else pl.lit(None, pl.String).alias("title"))
-        n_unlisted += int((~side["listed"]).sum())
+        if listed_type is not None:
+            listed = side["listed"].cast(listed_type) if "listed" in side.columns else pl.lit(None, listed_type).alias("listed")
+            frame = frame.with_columns(listed)
+        n_unlisted += int((~side["in_table"]).sum())
         shards.append(ShardInfo(f"{len(shards):05d}", bucket.n))
         frame.write_parquet(plan.out / name / f"{shards[-1].name}.parquet")
     if n_unlisted and plan.schema.fields_of(part):
@@ -67,15 +73,20 @@ def encode_side(
     return tuple(shards)
 
 
-def encode_interactions(plan: Plan, encoder: Encoder, widths: dict[str, int]) -> tuple[ShardInfo, ...]:
+def _listed_type(plan: Plan) -> pl.DataType:
+    done = json.loads((plan.work / "items" / "done.json").read_text(encoding="utf-8"))
+    return pl.Float64() if done["listed_is_float"] else pl.Int64()
+
+
+def encode_interactions(plan: Plan, splitter: Splitter, encoder: Encoder, widths: dict[str, int]) -> tuple[ShardInfo, ...]:
     (plan.out / "interactions").mkdir(exist_ok=True)
     shards = []
     widths["context"] = 0
     names = [field.name for field in plan.schema.interactions.context]
-    paths = shard_files(plan)
-    for number, path in enumerate(paths):
-        plan.progress("encoding interactions", number, len(paths))
-        frame = pl.read_parquet(path)
+    n_trained = n_tested = 0
+    for number in range(n_shards(plan)):
+        plan.progress("encoding interactions", number, n_shards(plan))
+        frame = splitter.with_parts(read_rows(plan, number), number)
         if names:
             context = frame.select(pl.col(f"context {name}").alias(name) for name in names)
             table = encoder.encode_part("context", None, context, frame.height)
@@ -90,4 +101,11 @@ def encode_interactions(plan: Plan, encoder: Encoder, widths: dict[str, int]) ->
         frame.select(ordered).write_parquet(plan.out / "interactions" / f"{number:05d}.parquet")
         sizes = [int((frame["part"] == part).sum()) for part in (TRAIN, VALIDATION, TEST)]
         shards.append(ShardInfo(f"{number:05d}", frame.height, *sizes))
+        if plan.schema.interactions.repeats == "keep":
+            trained, tested = (
+                frame.filter(pl.col("positive") & (pl.col("part") == part)).select("user", "item") for part in (TRAIN, TEST)
+            )
+            n_trained += tested.join(trained, on=["user", "item"], how="semi").height
+            n_tested += tested.height
+    plan.notes += repeats_note(n_trained, n_tested)
     return tuple(shards)

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gmlfm.data.building import occasion
+from gmlfm.data.building import listing_times, occasion
 from gmlfm.data.columns import as_field, as_ids, as_text, column
-from gmlfm.data.schema import Field, InteractionsSchema, ReadOptions, SideSchema
+from gmlfm.data.schema import Field, ReadOptions, SideSchema
 from gmlfm.data.sources.chunks import read_chunks
 from gmlfm.data.sources.delimited import Broken
 from gmlfm.data.sources.preparing.plan import Plan
@@ -25,13 +25,15 @@ from gmlfm.storage import new_folder, write_text
 
 
 def partition_side(plan: Plan, name: Literal["items", "users"], spec: SideSchema | None) -> None:
-    """Partition a side's rows by id: the id, the fields as 'field NAME', and the title."""
+    """Partition a side's rows by id: the id, the fields as 'field NAME', the title, and of items the listing time."""
     done = plan.work / name / "done.json"
     if spec is None or done.exists():
         return
     assert spec.path is not None
-    needed = [spec.id, *(field.name for field in spec.fields), *([spec.title] if spec.title else [])]
+    optional = [name for name in (spec.title, spec.listed) if name]
+    needed = [spec.id, *(field.name for field in spec.fields), *optional]
     types: set[str] = set()
+    listed_is_float = False
     broken = Broken()
     n_rows = 0
     for index, table in enumerate(_chunks(plan, spec.path, spec.read, needed, broken)):
@@ -45,10 +47,15 @@ def partition_side(plan: Plan, name: Literal["items", "users"], spec: SideSchema
         columns = [ids.alias("id"), *_typed(table, spec.fields, spec.read.decimal, f"[{name}] fields", "field")]
         if spec.title:
             columns.append(as_text(column(table.frame, spec.title, table.origin, "title"), table.origin).alias("title"))
+        if spec.listed:
+            _refuse_ambiguous_dates(table, spec.listed, spec.listed_format, f"[{name}] listed_format")
+            columns.append(listing_times(table.frame, spec, table.origin))
+            listed_is_float |= columns[-1].dtype.is_float()
         partition_rows(plan, pl.DataFrame(columns), ids, plan.work / name / f"{index:06d}")
     if n_rows == 0:
         raise DataError(f"{spec.path} is empty; at least one row is needed.")
-    write_text(done, json.dumps({"types": sorted(types), "notes": _broken_notes(broken, spec.path)}))
+    notes = _broken_notes(broken, spec.path)
+    write_text(done, json.dumps({"types": sorted(types), "listed_is_float": listed_is_float, "notes": notes}))
 
 
 def partition_interactions(plan: Plan) -> None:
@@ -59,7 +66,7 @@ def partition_interactions(plan: Plan) -> None:
     if (base / "done.json").exists():
         return
     broken = Broken()
-    any_positive = False
+    any_positive = time_is_float = False
     names = (spec.user, spec.item, spec.time, spec.label, spec.weight, *(field.name for field in spec.context))
     needed = None if spec.positive else [name for name in names if name is not None]
     position, n_lost = 0, 0
@@ -67,7 +74,7 @@ def partition_interactions(plan: Plan) -> None:
     types: dict[str, set[str]] = {"user": set(), "item": set()}
     for index, table in enumerate(_chunks(plan, spec.path, spec.read, needed, broken)):
         plan.progress("reading interactions", index, index + 1)
-        _refuse_ambiguous_dates(table, spec)
+        _refuse_ambiguous_dates(table, spec.time, spec.time_format, "[interactions] time_format")
         users, user_type = as_ids(column(table.frame, spec.user, table.origin, "user"), table.origin)
         items, item_type = as_ids(column(table.frame, spec.item, table.origin, "item"), table.origin)
         types["user"].add(user_type)
@@ -87,6 +94,7 @@ def partition_interactions(plan: Plan) -> None:
             ]
         ).filter(usable)
         any_positive = any_positive or bool(frame["positive"].any())
+        time_is_float |= "time" in frame.columns and frame["time"].dtype.is_float()
         for name in n_missing:
             n_missing[name] += frame[name].null_count() if name in frame.columns else 0
         position += table.frame.height
@@ -99,18 +107,18 @@ def partition_interactions(plan: Plan) -> None:
     if n_lost:
         notes.append(f"{n_lost:,} row(s) of the interactions have no user or no item; left out, as tolerate allows.")
     id_types = {side: "integer" if _all_integer(plan, side, types[side]) else "text" for side in types}
-    write_text(base / "done.json", json.dumps({**id_types, "notes": notes}))
+    write_text(base / "done.json", json.dumps({**id_types, "time_is_float": time_is_float, "notes": notes}))
 
 
-def _refuse_ambiguous_dates(table: Table, spec: InteractionsSchema) -> None:
+def _refuse_ambiguous_dates(table: Table, name: str | None, time_format: str | None, key: str) -> None:
     """Whether 03/04 is March or April is decided by the whole column, which is never read at once here."""
-    if spec.time is None or spec.time_format is not None or spec.time not in table.frame.columns:
+    if name is None or time_format is not None or name not in table.frame.columns:
         return
-    times = table.frame[spec.time]
+    times = table.frame[name]
     if times.dtype == pl.String and times.str.contains(r"^\s*\d{1,2}[/-]\d{1,2}[/-]\d{4}").any():
         raise DataError(
-            f"{table.origin.name}: column '{spec.time}' holds dates such as {times.drop_nulls()[0]!r}, whose order of "
-            'day and month must be declared when a table is read in pieces; set [interactions] time_format, such as "%d/%m/%Y".'
+            f"{table.origin.name}: column '{name}' holds dates such as {times.drop_nulls()[0]!r}, whose order of "
+            f'day and month must be declared when a table is read in pieces; set {key}, such as "%d/%m/%Y".'
         )
 
 

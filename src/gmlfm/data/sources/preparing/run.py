@@ -10,20 +10,21 @@ from pathlib import Path
 import polars as pl
 
 from gmlfm.data.encoding import Encoder
-from gmlfm.data.prepared import PreparedData, PreparedInfo, ShardInfo
+from gmlfm.data.prepared import FORMAT, PreparedData, PreparedInfo, ShardInfo
 from gmlfm.data.schema import Schema
 from gmlfm.data.sources.chunks import count_rows
 from gmlfm.data.sources.preparing.assign_ids import assign_item_ids, assign_user_ids
 from gmlfm.data.sources.preparing.encoding import encode_interactions, encode_side
 from gmlfm.data.sources.preparing.learning import learn
 from gmlfm.data.sources.preparing.partition import partition_interactions, partition_side
-from gmlfm.data.sources.preparing.plan import Plan, Step
-from gmlfm.errors import DataError, OptionError
+from gmlfm.data.sources.preparing.plan import Bucket, Plan, Step
+from gmlfm.data.sources.preparing.splitting import Splitter, check_prepared_split, choose_split
+from gmlfm.data.splits import AUTO
+from gmlfm.errors import DataError
 from gmlfm.storage import write_text
 
 _ROWS_PER_BUCKET = 1_000_000
 _MOST_BUCKETS = 512
-_SPLITS = ("leave-one-out", "none")
 
 
 def prepare(
@@ -31,13 +32,12 @@ def prepare(
     folder: Path,
     out: Path,
     *,
-    split: str = "leave-one-out",
+    split: str = AUTO,
     rows_per_bucket: int = _ROWS_PER_BUCKET,
     progress: Step | None = None,
 ) -> PreparedData:
     """Prepare the files that `schema` names relative to `folder` into `out`; goes on where an earlier try stopped."""
-    if split not in _SPLITS:
-        raise OptionError(f"split is '{split}'; a prepared folder can be split by {' or '.join(_SPLITS)}.")
+    check_prepared_split(split)
     if out.is_file():
         raise DataError(f"{out} is a file; name a folder.")
     if (out / "prepared.json").exists() and (out / ".work").exists():
@@ -56,18 +56,18 @@ def prepare(
     partition_interactions(plan)
     items = assign_item_ids(plan)
     users = assign_user_ids(plan)
-    encoder, id_rows = learn(plan, users, items)
+    splitter = choose_split(plan, _total(items))
+    encoder, id_rows = learn(plan, splitter, _total(users), _total(items))
     widths: dict[str, int] = {}
     item_shards = encode_side(plan, "items", "item", items, encoder, id_rows["item"], widths)
     user_shards = encode_side(plan, "users", "user", users, encoder, id_rows["user"], widths)
-    shards = encode_interactions(plan, encoder, widths)
-    return _finish(plan, encoder, widths, user_shards, item_shards, shards)
+    shards = encode_interactions(plan, splitter, encoder, widths)
+    return _finish(plan, splitter, encoder, widths, user_shards, item_shards, shards)
 
 
 def _begin(plan: Plan) -> None:
-    stamp = json.dumps(
-        {"source": plan.source_hash(), "split": plan.split, "n_buckets": plan.n_buckets, "rows_per_chunk": plan.rows_per_chunk}
-    )
+    choices = {"split": plan.split, "n_buckets": plan.n_buckets, "rows_per_chunk": plan.rows_per_chunk}
+    stamp = json.dumps({"format": FORMAT, "source": plan.source_hash(), **choices})
     path = plan.work / "stamp.json"
     if path.exists() and path.read_text(encoding="utf-8") != stamp:
         # The files have changed since, or they were partitioned otherwise: the intermediate files are of no use.
@@ -77,8 +77,13 @@ def _begin(plan: Plan) -> None:
     write_text(path, stamp)
 
 
+def _total(buckets: list[Bucket]) -> int:
+    return buckets[-1].start + buckets[-1].n
+
+
 def _finish(
     plan: Plan,
+    splitter: Splitter,
     encoder: Encoder,
     widths: dict[str, int],
     users: tuple[ShardInfo, ...],
@@ -91,7 +96,7 @@ def _finish(
     info = PreparedInfo(
         name=plan.schema.name,
         source_hash=plan.source_hash(),
-        split=plan.split,
+        split=splitter.name,
         n_users=sum(shard.rows for shard in users),
         n_items=sum(shard.rows for shard in items),
         n_interactions=sum(shard.rows for shard in shards),
@@ -103,6 +108,9 @@ def _finish(
         interactions=shards,
         user_id_type=done["user"],
         item_id_type=done["item"],
+        sells_once=splitter.sells_once,
+        repeats=plan.schema.interactions.repeats,
+        min_count=dict(plan.schema.min_count),
         notes=tuple(dict.fromkeys([*_side_notes(plan), *done["notes"], *plan.notes])),
     )
     info.write(plan.out)

@@ -1,0 +1,92 @@
+"""What a comparison keeps of each method: the settings chosen, and by seed the tested queries and the seconds they took."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from gmlfm.errors import DataError
+from gmlfm.storage import write_text
+from gmlfm.tuning.study import Tuned
+
+Queries = dict[str, npt.NDArray[np.float64]]
+
+
+def file_name(model: str) -> str:
+    """Of a model named module:Class, too: some file systems allow no colon."""
+    return model.replace(":", ".")
+
+
+class Results:
+    """The folder `results` of a comparison."""
+
+    def __init__(self, out: Path) -> None:
+        self._folder = out / "results"
+
+    def choose(self, tuned: Tuned) -> Tuned:
+        """What was chosen is written down before it is tested: the table shows what was tested, whatever a study does later."""
+        write_text(self._choice(tuned.model), json.dumps(asdict(tuned), indent=1) + "\n")
+        return tuned
+
+    def chosen(self, model: str) -> Tuned | None:
+        path = self._choice(model)
+        if not path.exists():
+            return None
+        try:
+            return Tuned(**json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            raise DataError(f"{path} is damaged ({error}); remove it and run the comparison again.") from error
+
+    def tested(self, model: str) -> Tuned:
+        tuned = self.chosen(model)
+        if tuned is None:
+            raise DataError(f"{self._choice(model)} is missing; run the comparison again.")
+        return tuned
+
+    def add(self, model: str, seed: int, queries: Queries, seconds: float) -> None:
+        """The queries last: a seed that has them is done."""
+        write_text(self._seconds(model, seed), json.dumps({"seconds": seconds}) + "\n")
+        target = self._queries(model, seed)
+        draft = target.with_suffix(".draft")
+        pl.DataFrame(queries).write_parquet(draft)
+        draft.replace(target)
+
+    def has(self, model: str, seed: int) -> bool:
+        """A result that cannot be read is made again."""
+        try:
+            self.seconds(model, seed)
+            return pl.read_parquet(self._queries(model, seed)).height > 0
+        except (OSError, DataError, pl.exceptions.PolarsError):
+            return False
+
+    def queries(self, model: str, seed: int) -> Queries:
+        path = self._queries(model, seed)
+        try:
+            frame = pl.read_parquet(path)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise DataError(
+                f"{path} is missing or damaged ({str(error).splitlines()[0]}); run the comparison again."
+            ) from error
+        return {name: frame[name].to_numpy() for name in frame.columns}
+
+    def seconds(self, model: str, seed: int) -> float:
+        """Of the final training with this seed, its test included."""
+        path = self._seconds(model, seed)
+        try:
+            return float(json.loads(path.read_text(encoding="utf-8"))["seconds"])
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise DataError(f"{path} is missing or damaged ({error}); run the comparison again.") from error
+
+    def _choice(self, model: str) -> Path:
+        return self._folder / f"{file_name(model)}.json"
+
+    def _queries(self, model: str, seed: int) -> Path:
+        return self._folder / f"{file_name(model)}-{seed}.parquet"
+
+    def _seconds(self, model: str, seed: int) -> Path:
+        return self._folder / f"{file_name(model)}-{seed}.json"

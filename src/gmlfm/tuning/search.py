@@ -1,0 +1,87 @@
+"""What one study searches: the data, the model, what is fixed and what is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gmlfm.data.dataset import Dataset
+from gmlfm.data.splits import AUTO, check_split, default_split, make_split
+from gmlfm.evaluation.metrics import default_metric
+from gmlfm.fitting.plan import chosen_device
+from gmlfm.models.settings import Space
+from gmlfm.recommender import Recommender
+from gmlfm.training.settings import Settings
+from gmlfm.tuning.fixed import fixed_settings
+from gmlfm.tuning.spaces import search_space, space_as_json
+
+
+@dataclass(frozen=True)
+class Search:
+    """Everything but the budget. settings: what is fixed, by KEY or MODEL.KEY."""
+
+    data: Dataset
+    model: str
+    folder: Path
+    task: str = "topn"
+    split: str = AUTO
+    preset: str | None = None
+    seed: int = 0
+    threads: int | None = None
+    device: str = "auto"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    split_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def check(self) -> None:
+        check_split(self.split)
+        chosen_device(self.device)
+        Settings.make(self.model, self.task, {}, self.preset)
+
+    @property
+    def metric(self) -> str:
+        return default_metric("ndcg") if self.task == "topn" else "rmse"
+
+    @cached_property
+    def fixed(self) -> dict[str, Any]:
+        return fixed_settings(self.settings, (self.model,), self.task, self.preset)[self.model]
+
+    @cached_property
+    def space(self) -> dict[str, Space]:
+        """What is tried: the model's search space without what is fixed."""
+        space = search_space(self.model, self.task, self.preset)
+        return {name: choices for name, choices in space.items() if name not in self.fixed}
+
+    @property
+    def stamp(self) -> dict[str, Any]:
+        """What all trials of a study have in common: figures of another one are not to be mixed with them."""
+        return {
+            "model": self.model,
+            "task": self.task,
+            "preset": self.preset,
+            "split": split_name(self.data, resolved_split(self.data, self.split, self.task, self.preset), self.split_options),
+            "seed": self.seed,
+            "data": self.data.content_hash,
+            "fixed settings": self.fixed,
+            "search space": space_as_json(self.space),
+        }
+
+    def recommender(self, chosen: Mapping[str, Any]) -> Recommender:
+        """Of a trial's settings, with what is fixed."""
+        threads = {} if self.threads is None else {"threads": self.threads}
+        settings = {**self.fixed, **chosen, **threads, "seed": self.seed}
+        return Recommender(self.model, self.task, preset=self.preset, device=self.device, **settings)
+
+
+def resolved_split(data: Dataset, split: str, task: str, preset: str | None) -> str:
+    """The split that `auto` stands for on these data."""
+    if split != AUTO:
+        return split
+    return "leave-one-out" if preset else default_split(data, task)[0]  # type: ignore[arg-type]
+
+
+def split_name(data: Dataset, split: str, options: Mapping[str, Any]) -> str:
+    """Tells one split from another; of one that was brought from files, by its rows and lists."""
+    return f"{split} {make_split(data, split, **options).hash}" if options else split

@@ -1,0 +1,61 @@
+"""What one study searches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gmlfm import Dataset
+from gmlfm.errors import OptionError
+from gmlfm.models.settings import Real
+from gmlfm.tuning.search import Search
+from tests.contracts.checkerboard import checkerboard
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return checkerboard()
+
+
+def test_what_is_fixed_is_not_searched(data: Dataset) -> None:
+    whole = Search(data, "fm", Path("f"))
+    search = Search(data, "fm", Path("f"), settings={"k": "8", "fm.negatives": "2"}, seed=3, threads=1)
+    assert search.fixed == {"k": 8, "n_negatives": 2}
+    assert set(search.space) == set(whole.space) - {"k", "n_negatives"}
+    settings = search.recommender({"lr": 0.02}).settings
+    assert (settings.options["k"], settings.batches.n_negatives, settings.training.lr) == (8, 2, 0.02)
+    assert (settings.training.seed, settings.training.threads) == (3, 1)
+
+
+def test_the_stamp_has_all_that_trials_have_in_common(data: Dataset) -> None:
+    stamp = Search(data, "ease", Path("f"), seed=2).stamp
+    assert stamp == {
+        "model": "ease",
+        "task": "topn",
+        "preset": None,
+        "split": "leave-one-out",
+        "seed": 2,
+        "data": data.content_hash,
+        "fixed settings": {},
+        "search space": {"l2": {"low": 1.0, "high": 10_000.0, "log": True}},
+    }
+    assert isinstance(Search(data, "ease", Path("f")).space["l2"], Real)
+    fixed = Search(data, "ease", Path("f"), settings={"l2": "30"}).stamp
+    assert (fixed["fixed settings"], fixed["search space"]) == ({"l2": 30.0}, {})
+    assert json.loads(json.dumps(stamp)) == stamp
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": "randm"}, "split is 'randm'; did you mean 'random'"),
+        ({"device": "gpu"}, "device is 'gpu'"),
+        ({"task": "rating"}, "the model 'ease' cannot do the task 'rating'"),
+        ({"preset": "papr"}, "did you mean 'paper'"),
+    ],
+)
+def test_wrong_searches_are_refused(data: Dataset, options: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        Search(data, "ease", Path("f"), **options).check()  # type: ignore[arg-type]
