@@ -46,6 +46,7 @@ def test_every_command_of_the_page_works(place: Path) -> None:
             command.replace("b0000042", buyer)
             .replace("t000000009", item)
             .replace(" bazaar ", " ./market ")
+            .replace("--set epochs=3 ", "--set epochs=40 ")  # of some twenty steps each
             .replace("--seconds 120", "--trials 1 --set epochs=3")
         )
         assert gmlfm(place, on_small_data).strip()

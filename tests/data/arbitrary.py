@@ -79,10 +79,12 @@ def side_tables(draw: st.DrawFn) -> pl.DataFrame:
     )
 
 
-def plain(users: list[int], items: list[int], times: list[int] | None = None, **columns: Any) -> Dataset:
+def plain(
+    users: list[int], items: list[int], times: list[int] | None = None, repeats: str = "keep", **columns: Any
+) -> Dataset:
     """Interactions alone, ids from numbers."""
     table: dict[str, Any] = {"user": [f"u{user}" for user in users], "item": [f"i{item}" for item in items], **columns}
-    schema: dict[str, Any] = {"user": "user", "item": "item", "repeats": "keep"}
+    schema: dict[str, Any] = {"user": "user", "item": "item", "repeats": repeats}
     if times is not None:
         table["time"], schema["time"] = times, "time"
     if "label" in columns:
@@ -90,12 +92,13 @@ def plain(users: list[int], items: list[int], times: list[int] | None = None, **
     return Dataset.from_tables(pl.DataFrame(table), schema={"interactions": schema})
 
 
-def random_plain(n_users: int, n_items: int, n_rows: int, seed: int = 0) -> Dataset:
+def random_plain(n_users: int, n_items: int, n_rows: int, seed: int = 0, repeats: str = "keep") -> Dataset:
     rng = np.random.default_rng(seed)
     return plain(
         rng.integers(n_users, size=n_rows).tolist(),
         rng.integers(n_items, size=n_rows).tolist(),
         rng.integers(1000, size=n_rows).tolist(),
+        repeats,
     )
 
 

@@ -23,6 +23,14 @@ def test_tables_become_numbered_sides_and_interactions() -> None:
     assert data.seen_items.tolist() == [0, 1, 3]
 
 
+def test_who_is_in_no_table_is_numbered_by_id_whatever_row_comes_first() -> None:
+    table = pl.DataFrame({"user": ["u2", "u10", "u1"], "item": ["c", "a", "b"]})
+    for rows in (table, table.reverse()):
+        data = Dataset.from_tables(rows, schema={"interactions": {"user": "user", "item": "item"}})
+        assert data.users.ids.to_list() == ["u1", "u10", "u2"]
+        assert data.items.ids.to_list() == ["a", "b", "c"]
+
+
 def test_repeated_pairs_are_merged_into_the_latest_and_weights_add_up() -> None:
     data = build()
     assert data.interactions.rows() == [(1, 0, 6, None, 2.0, True), (0, 1, 7, 3.0, 4.0, True), (2, 3, 8, 4.0, 4.0, True)]

@@ -30,7 +30,7 @@ def sold_once(
     first_sale[n_items + n_exempt :] = rng.integers(1000, 1000 + n_rows, size=n_unsold)
     listings = first_sale - rng.integers(0, 400, size=n_all)
     schema: dict[str, Any] = {
-        "interactions": {"user": "user", "item": "item", "time": "time", "repeats": "keep"},
+        "interactions": {"user": "user", "item": "item", "time": "time"},
         "items": {"id": "item", "sells_once": True},
     }
     side = {"item": [f"i{item}" for item in range(n_all)]}

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from gmlfm import Dataset, make_split
@@ -16,7 +17,7 @@ from tests.evaluation.markets import sold_once
 
 
 def test_candidates_are_distinct_and_none_of_the_users_positives() -> None:
-    data = random_plain(30, 150, 900)
+    data = random_plain(30, 150, 900, repeats="merge")
     split = make_split(data)
     drawn, candidates_hash = evaluation_candidates(data, split.test, n=60)
     positives = set(zip(data.user_numbers.tolist(), data.item_numbers.tolist(), strict=True))
@@ -29,15 +30,20 @@ def test_candidates_are_distinct_and_none_of_the_users_positives() -> None:
 
 def test_the_lists_stay_the_same_from_version_to_version() -> None:
     """Runs of different versions are compared by this hash."""
-    data = random_plain(30, 150, 900)
+    rng = np.random.default_rng(0)
+    users, items, times = (rng.integers(n, size=900) for n in (30, 150, 1000))
+    table = pl.DataFrame({"user": [f"u{user}" for user in users], "item": [f"i{item}" for item in items], "time": times})
+    schema = {"interactions": {"user": "user", "item": "item", "time": "time"}, "items": {"id": "item"}}
+    catalogue = pl.DataFrame({"item": [f"i{item}" for item in range(150)]})
+    data = Dataset.from_tables(table, items=catalogue, schema=schema)
     split = make_split(data)
-    assert evaluation_candidates(data, split.test, n=60)[1] == "ff94229d2d360b2c"
+    assert evaluation_candidates(data, split.test, n=60)[1] == "2074e4d67dc8e85a"
     for protocol in ("sampled", "paper"):
-        assert Candidates.of_part(data, split, "test", protocol).sampled(n=60)[1] == "ff94229d2d360b2c"
+        assert Candidates.of_part(data, split, "test", protocol).sampled(n=60)[1] == "2074e4d67dc8e85a"
 
 
 def test_candidates_are_of_the_items_named_and_avoid_positives_from_elsewhere() -> None:
-    data = plain([0, 0, 1], [0, 1, 2])
+    data = plain([0, 0, 1], [0, 1, 2], repeats="merge")
     more = Pairs(np.array([0], np.int32), data.item_numbers[2:])
     drawn, _ = evaluation_candidates(data, np.array([2]), n=2)
     assert sorted(drawn[0]) == sorted(data.item_numbers[:2])
@@ -58,7 +64,7 @@ def positives_of(data: Dataset, user: int, rows: Any) -> set[int]:
 
 
 def test_validation_ignores_test_rows_and_test_knows_all() -> None:
-    data = random_plain(20, 120, 400)
+    data = random_plain(20, 120, 400, repeats="merge")
     split = make_split(data, "random", seed=0)
     every_row, not_tested = np.arange(data.n_interactions), np.concatenate([split.train, split.validation])
     for part, known in (("validation", not_tested), ("test", every_row)):
@@ -70,6 +76,17 @@ def test_validation_ignores_test_rows_and_test_knows_all() -> None:
         Candidates.of_part(data, swapped, "validation").sampled(n=20)[1]
         == (Candidates.of_part(data, split, "validation").sampled(n=20)[1])
     )
+
+
+@pytest.mark.parametrize("name", ["leave-one-out", "random", "global-time"])
+def test_what_the_user_had_is_a_candidate_where_repeats_are_kept(name: str) -> None:
+    data = random_plain(20, 120, 400)
+    split = make_split(data, name)
+    for part, rows in (("validation", split.validation), ("test", split.test)):
+        for protocol in ("full", "paper"):
+            candidates = Candidates.of_part(data, split, part, protocol)
+            for user, chosen in zip(candidates.users, candidate_sets(candidates), strict=True):
+                assert chosen == set(data.seen_items.tolist()) - positives_of(data, int(user), rows)
 
 
 def test_the_published_protocol_has_no_pools_and_excludes_the_positives_of_all_parts() -> None:

@@ -55,7 +55,7 @@ def test_full_ranks_among_all_items_but_the_users_other_positives(
 ) -> None:
     """The slow twin: a sorted list for each row, ties by item for the lists, and as expectations for the places."""
     monkeypatch.setattr(full, "_SCORES_PER_BLOCK", scores_per_block)
-    data = random_plain(12, 40, 150)
+    data = random_plain(12, 40, 150, repeats="merge")
     rows, ranker = make_split(data).test, ranker_of(data)
     evaluation = evaluate_ranking(ranker, data, rows, cutoffs=(3, 7))
     lists = []
@@ -80,7 +80,7 @@ def test_full_ranks_among_all_items_but_the_users_other_positives(
 
 
 def test_full_takes_candidates_and_positives_from_elsewhere() -> None:
-    data = plain([0, 0, 1, 2], [0, 1, 2, 3])
+    data = plain([0, 0, 1, 2], [0, 1, 2, 3], repeats="merge")
     row, ranker = np.array([0]), FixedRanker([[1, 9, 5, 5]] * 3)
     assert evaluate_ranking(ranker, data, row).queries["mrr"][0] == pytest.approx(1 / 3)
     assert evaluate_ranking(ranker, data, row, candidates=np.array([0, 2], np.int32)).queries["mrr"][0] == 0.5
@@ -91,7 +91,7 @@ def test_full_takes_candidates_and_positives_from_elsewhere() -> None:
 
 
 def test_a_cutoff_beyond_the_catalogue_takes_all_of_it() -> None:
-    data = plain([0, 0, 1, 2], [0, 1, 2, 3])
+    data = plain([0, 0, 1, 2], [0, 1, 2, 3], repeats="merge")
     evaluation = evaluate_ranking(FixedRanker(np.zeros((3, 4))), data, np.array([0]), cutoffs=(1, 50))
     assert (evaluation.queries["hr@1"][0], evaluation.queries["hr@50"][0]) == (pytest.approx(1 / 3), pytest.approx(1.0))
     assert (evaluation.metrics["coverage@1"], evaluation.metrics["coverage@50"]) == (0.25, 0.75)

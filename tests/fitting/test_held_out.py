@@ -66,10 +66,11 @@ def test_candidates_are_those_of_memory(tmp_path: Path, shape: str, split: str) 
 
 
 def _known(prepared: PreparedData) -> dict[int, set[int]]:
-    """The positives of each user outside the test part."""
+    """The positives of each user outside the test part; where repeats are kept, those of the validation part."""
     known: dict[int, set[int]] = {}
     for shard in prepared.shards():
-        rows = np.flatnonzero(shard.columns["positive"].to_numpy() & (shard.parts != TEST))
+        is_hidden = shard.parts == VALIDATION if prepared.info.repeats == "keep" else shard.parts != TEST
+        rows = np.flatnonzero(shard.columns["positive"].to_numpy() & is_hidden)
         for user, item in zip(shard.users[rows].tolist(), shard.items[rows].tolist(), strict=True):
             known.setdefault(user, set()).add(item)
     return known

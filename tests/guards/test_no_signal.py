@@ -19,14 +19,13 @@ from tests.guards.worlds import RATED, SHAPES, random_data
 
 Case = tuple[str, str]
 TIMELESS = ("ordinary", "sold-once-no-times")
-LEAKING = "repeats"  # held to chance by test_a_repeated_pair_is_ranked_among_what_the_user_had alone, until that is mended
 # Large shares, so that there are a hundred new items to rank among.
 OPTIONS = {"newcomers": {"share": 0.35, "validation_share": 0.1}}
 CASES: list[Case] = [
     (shape, split)
     for shape in SHAPES
     for split in ("leave-one-out", "random", "global-time", "newcomers")
-    if not (split == "global-time" and shape in TIMELESS) and shape != LEAKING
+    if not (split == "global-time" and shape in TIMELESS)
 ]
 AUTO = {shape: "random" if shape in TIMELESS else "global-time" if "once" in shape else "leave-one-out" for shape in SHAPES}
 
@@ -39,9 +38,6 @@ SMALL += [(case, TRAINED[number % len(TRAINED)], number // len(TRAINED) % 2 == 1
 WHOLE = [(case, model, refit) for case in CASES for model in RANKING for refit in (False, True)]
 BY_HEART = {"k": 32, "epochs": 30, "lr": 0.02, "patience": 30}  # what `mf` remembers each of its training rows by
 
-# A target that the user had before is ranked among items that they never had: 8 draws, item-knn, leave-one-out: HR@10 .061, by
-# chance .032. Remove with the mending in evaluation/candidates.py and fitting/held_out.py.
-KNOWN_LEAK = pytest.mark.xfail(reason="repeated pairs are ranked among items that the user never had", strict=True)
 data_of = cache(random_data)
 
 
@@ -82,7 +78,6 @@ def test_who_learns_the_training_rows_by_heart_is_at_chance(case: Case, refit: b
     assert surprises(shares_of(case, "mf", refit, SEEDS, **BY_HEART), 2 * len(CASES)) == []
 
 
-@KNOWN_LEAK
 @pytest.mark.parametrize("split", ["leave-one-out", "random"])
 def test_a_repeated_pair_is_ranked_among_what_the_user_had(split: str) -> None:
     """A user who chooses anything anew, whatever they had, is as likely to take what they had. Ranked among items they never had,

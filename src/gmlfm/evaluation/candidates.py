@@ -6,7 +6,8 @@ items sell once    items that sell once among such items: those that can be had 
                    declared and the split is by time; else those without a row before the part begins. Other items among others
 split files        the lists it brings, where the protocol samples
 protocol paper     as published: the items that occur in the interactions
-always             without the user's other positives: of all parts for test rows, of all but the test part for validation rows
+always             without the user's other positives: of all parts for test rows, of all but the test part for validation rows;
+                   where the data keep repeats, of the tested part alone: what the user had before may be chosen again
 
 A scorer that knows only which items have training rows is at chance among them. Where pools are narrower than the data, rows
 with fewer than 100 candidates are left out and counted.
@@ -40,6 +41,17 @@ class Pairs:
 
     users: Ints
     items: Ints
+
+    @classmethod
+    def excluded(cls, data: Dataset, tested: Rows, more: Pairs | None = None, without: Rows | None = None) -> Pairs:
+        """What no tested row's item is ranked among: the user's positives.
+
+        Where the data keep repeats, only those of the tested rows. An item that a user chooses again would be the only one that
+        they had among items that they never had, and be known by that alone.
+        """
+        if data.schema.interactions.repeats == "keep":
+            return cls(data.user_numbers[tested], data.item_numbers[tested])
+        return cls.positives(data, more, without)
 
     @classmethod
     def positives(cls, data: Dataset, more: Pairs | None = None, without: Rows | None = None) -> Pairs:
@@ -81,7 +93,7 @@ class Candidates:
         rows, lists = (split.test, split.test_candidates) if part == "test" else (split.validation, split.validation_candidates)
         if protocol == "paper":
             return replace(cls.ordinary(data, rows), lists=lists)
-        excluded = Pairs.positives(data, without=None if part == "test" else split.test)
+        excluded = Pairs.excluded(data, rows, without=None if part == "test" else split.test)
         pools = part_pools(data, split, part)
         availability = data.availability
         times = None if pools.interval is None or availability is None else availability.row_times[rows]
@@ -95,7 +107,7 @@ class Candidates:
     @classmethod
     def of_rows(cls, data: Dataset, rows: Rows, pools: ItemPools, more: Pairs | None = None) -> Candidates:
         """Any rows in given pools. more: positives that are known from elsewhere."""
-        candidates = cls(data, rows, pools, Pairs.positives(data, more), places=np.arange(len(rows)))
+        candidates = cls(data, rows, pools, Pairs.excluded(data, rows, more), places=np.arange(len(rows)))
         return candidates if _is_ordinary(pools) else candidates._without_short_rows()
 
     @classmethod

@@ -101,7 +101,8 @@ def _block(
     if pools is None:
         labels = shard.columns["label"].to_numpy()[rows].astype(np.float32)
         return _Block(users, attributes, targets[:, None], labels, np.ones(len(rows), np.int64))
-    known = shard.columns["positive"].to_numpy() & (shard.parts != TEST)
+    is_excluded = shard.parts == VALIDATION if data.info.repeats == "keep" else shard.parts != TEST  # as Pairs.excluded
+    known = shard.columns["positive"].to_numpy() & is_excluded
     local = shard.users - shard.users.min()
     sampler = CandidateSampler(pools, local[known], shard.items[known], int(local.max()) + 1)
     times = None

@@ -101,7 +101,7 @@ def _side_of(plan: Plan, name: str, number: int, named: pl.Series | None, spec: 
     listed = listed.with_columns(pl.lit(True).alias("in_table"))
     if named is None:
         return listed
-    extra = named.unique(maintain_order=True)
+    extra = named.unique().sort()  # as in memory
     extra = extra.filter(~extra.is_in(listed["id"].implode()))
     unlisted = pl.DataFrame({"id": extra}).with_columns(pl.lit(False).alias("in_table"))
     return pl.concat([listed, unlisted], how="diagonal")
