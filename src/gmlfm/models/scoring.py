@@ -18,7 +18,7 @@ from gmlfm.models.gradient import Attributes, GradientModel, gather
 from gmlfm.models.item_cache import ItemCache
 from gmlfm.models.pairwise import PairwiseModel
 
-_PAIRS_PER_BLOCK = 20_000  # their gathered factors should stay near the processor
+_FACTORS_PER_BLOCK = 500_000  # of the pairs scored at a time: 2 MB stay near the processor, and larger memory is new each time
 _NUMBERS_PER_BLOCK = 4_000_000  # of scores and table entries held at a time
 _USERS_PER_PRODUCT = 1024  # whose attributes' factors are held at a time
 _N_FOR_ORIGIN = 1_000  # items, at least, whose mean is amid them
@@ -155,7 +155,7 @@ class RowScorer:
         """Pair after pair through the model: over the whole table transformed once, or a few pairs over their own rows."""
         result = np.empty(items.shape, np.float32)
         few = not self.model.whole_table and items.size * self._items.ids.shape[1] < len(self._table)
-        step = max(1, _PAIRS_PER_BLOCK // max(items.shape[1], 1))
+        step = max(1, _FACTORS_PER_BLOCK // max(items.shape[1] * self._items.ids.shape[1] * self.model.row_width, 1))
         with self._no_training():
             for start in range(0, len(items), step):
                 block = slice(start, start + step)
