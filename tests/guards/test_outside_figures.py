@@ -54,12 +54,15 @@ def item_knn(x: Matrix, neighbours: int, shrink: float) -> Matrix:
 
 
 def places(data: Dataset, scores: Matrix, rows: np.ndarray) -> tuple[Matrix, Matrix]:
-    """Of ordinary data: how many items score above the tested one, and as it; what the user chose elsewhere is left out."""
+    """Of ordinary data: how many items score above the tested one, and as it; what the user chose elsewhere is left out,
+    where repeats are kept only what the user chose in other tested rows."""
     above, tied = np.empty(len(rows)), np.empty(len(rows))
+    keeps = data.schema.interactions.repeats == "keep"
+    hidden = rows if keeps else np.arange(data.n_interactions)
     for place, row in enumerate(rows):
         user, target = data.user_numbers[row], data.item_numbers[row]
         is_candidate = np.isin(np.arange(len(data.items)), data.item_numbers)
-        is_candidate[data.item_numbers[data.user_numbers == user]] = False
+        is_candidate[data.item_numbers[hidden[data.user_numbers[hidden] == user]]] = False
         above[place] = (scores[user, is_candidate] > scores[user, target]).sum()
         tied[place] = (scores[user, is_candidate] == scores[user, target]).sum()
     return above, tied
@@ -101,7 +104,7 @@ def test_closed_forms_score_as_their_formulas_say(shape: str, split: str, refit:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("shape", ["attributes", "grouped"])
+@pytest.mark.parametrize("shape", ["attributes", "grouped", "repeats"])
 def test_and_are_measured_as_the_definitions_say(shape: str, name: str) -> None:
     data = data_of(shape)
     recommender = Recommender(name, **SETTINGS[name]).fit(data, "leave-one-out")
