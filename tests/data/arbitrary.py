@@ -79,9 +79,7 @@ def side_tables(draw: st.DrawFn) -> pl.DataFrame:
     )
 
 
-def plain(
-    users: list[int], items: list[int], times: list[int] | None = None, repeats: str = "keep", **columns: Any
-) -> Dataset:
+def plain(users: list[int], items: list[int], times: list[int] | None = None, repeats: str = "keep", **columns: Any) -> Dataset:
     """Interactions alone, ids from numbers."""
     table: dict[str, Any] = {"user": [f"u{user}" for user in users], "item": [f"i{item}" for item in items], **columns}
     schema: dict[str, Any] = {"user": "user", "item": "item", "repeats": repeats}

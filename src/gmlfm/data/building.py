@@ -80,7 +80,7 @@ class Builder:
             listed, listed_type = as_ids(column(table, spec.id, origin, f"[{name}] id"), origin)
             self._check_listed(listed, name, spec.id, origin)
             id_type = "integer" if id_type == listed_type == "integer" else "text"
-        # By id, not by the first row that names it: which row comes first may be decided in held-out rows, and draws are by number.
+        # By id, not by the first row that names it: that may be a held-out one, and draws are by number.
         unlisted = interaction_ids.filter(usable).unique().sort()
         unlisted = unlisted.filter(~unlisted.is_in(listed.implode()))
         ids = pl.concat([listed.alias("id"), unlisted.alias("id")])
