@@ -104,7 +104,8 @@ def _refuse(text: pl.Series, failed: pl.Series, name: str, origin: Origin, expec
         row = int(failed.arg_max() or 0)
         raise DataError(
             f"{origin.locate(row)}: column '{name}' holds {text[row]!r} where {expected} was expected "
-            f"({int(failed.sum()):,} such rows); give time_format, or add the word to null."
+            f"({int(failed.sum()):,} such rows); "
+            "give its format ([interactions] time_format, [items] listed_format), or add the word to null."
         )
 
 

@@ -68,7 +68,10 @@ class Evaluation:
 
     @cached_property
     def errors(self) -> dict[str, float]:
-        """The standard error of each metric that is a mean over queries: over users, each with all of their queries."""
+        """The standard error of each metric that is a mean over queries: over users, each with all of their queries.
+        One user alone tells nothing of others."""
+        if len(np.unique(self.users)) < 2:
+            return {}
         errors = {name: error_over_users(values, self.users) for name, values in self.queries.items()}
         if "squared_error" not in errors:
             return errors

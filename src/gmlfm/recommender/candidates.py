@@ -53,7 +53,7 @@ def _offered(index: RunIndex, stock: Stock) -> Ints:
     """Items that interactions name, and those that came without any. Where items sell once, those of them that have no sale:
     of the whole catalogue, and those that were marked back; the others as ever."""
     data = index.run.data
-    if not data.sells_once:
+    if not data.sells_once or not data.single_unit_items.any():
         return index.candidates
     is_offered = data.single_unit_items.copy()
     is_offered[data.seen_items] = False

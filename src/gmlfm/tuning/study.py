@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import optuna
 from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
 
 from gmlfm.errors import DataError, OptionError
@@ -24,6 +24,7 @@ from gmlfm.tuning.spaces import as_point, defaults, n_points, untried_point
 from gmlfm.tuning.trial import run_trial
 
 Report = Callable[[str, int, float], None]  # what is done, trials so far, seconds so far
+_LOCK_SECONDS = 5  # a write to the journal takes milliseconds: a lock held for longer was left by a process that was killed
 _HOPELESS = 3  # failures in a row from the beginning: the method cannot do these data
 _COST, _VALIDATION, _ERROR, _REPEATED = "cost", "validation", "error", "repeated"
 
@@ -185,12 +186,15 @@ def _open(search: Search) -> optuna.Study:
         raise OptionError(f"{search.folder} holds a study with {_differences(earlier, stamp)}; choose another folder.")
     if earlier is None:
         write_text(path, json.dumps(stamp, indent=1) + "\n")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Optuna marks parts of its journal as experimental
         direction: Literal["maximize", "minimize"] = "maximize" if search.task == "topn" else "minimize"
         try:
-            storage = JournalStorage(JournalFileBackend(str(search.folder / "study.journal")))
+            journal = str(search.folder / "study.journal")
+            # Not Optuna's default, a link: relative to its own folder it leads nowhere, and is then waited for without end.
+            lock = JournalFileOpenLock(journal, grace_period=_LOCK_SECONDS)
+            storage = JournalStorage(JournalFileBackend(journal, lock_obj=lock))
             return optuna.create_study(storage=storage, study_name=search.model, direction=direction, load_if_exists=True)
         except (ValueError, KeyError) as error:
             raise DataError(

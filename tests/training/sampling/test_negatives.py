@@ -49,7 +49,7 @@ def test_draws_are_uniform() -> None:
     single = Dataset(data.schema, data.interactions[:1], data.context, data.users, data.items)
     sampler = training_sampler(single, make_split(single, "none").train, candidates=data.seen_items)
     n = 200_000
-    drawn = sampler.draw(np.array([0], np.int32), n, np.random.default_rng(0)).ravel()
+    drawn = sampler.draw(data.user_numbers[:1], n, np.random.default_rng(0)).ravel()
     counts = np.bincount(drawn, minlength=8)
     assert counts[data.item_numbers[0]] == 0
     assert np.abs(counts[counts > 0] / n - 1 / 7).max() < 0.005
