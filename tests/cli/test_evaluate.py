@@ -55,6 +55,8 @@ def test_a_sample_of_users(run: str, capsys: pytest.CaptureFixture[str]) -> None
     assert any("a sample of 7 of" in message for message in result["notes"])
     assert main(["evaluate", run, "--users", "7"]) == 0
     assert "standard errors of the sample: hr@10 0." in capsys.readouterr().out
+    assert main(["evaluate", run, "--users", "100000"]) == 0
+    assert "sample" not in capsys.readouterr().out
 
 
 def test_predictions_stand_beside_the_training_mean(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

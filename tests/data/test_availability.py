@@ -64,7 +64,11 @@ def test_listing_times_on_another_scale_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
-    [("sells_once", "yes", 'expected true, false or "auto"'), ("listed_format", "%Y", "listed_format but no listed")],
+    [
+        ("sells_once", "yes", 'expected true, false or "auto"'),
+        ("listed_format", "%Y", "listed_format but no listed"),
+        ("listed", "since", r"needs the times of \[interactions\]"),
+    ],
 )
 def test_wrong_keys_are_refused(key: str, value: str, message: str) -> None:
     schema = {"interactions": {"user": "u", "item": "i"}, "items": {"id": "i", key: value}}

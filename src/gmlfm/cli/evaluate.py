@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
     title = f"{fitted.settings.model} on {fitted.data.name}, {evaluation.protocol}, {options.part}, {fitted.refit.label}"
     console.print(title + (", TRAINED AS PUBLISHED" if published else ""), soft_wrap=True, highlight=False)
     console.print(_table(fitted.settings.model, evaluation, baseline, name))
-    for message in _notes(evaluation, options.users is not None):
+    for message in _notes(evaluation, options.users):
         note(console, message)
     reasons = ["the epoch was chosen on the test part"] if published else []
     reasons += ["ties count as hits"] if evaluation.protocol == "paper" else []
@@ -130,10 +130,10 @@ def _table(model: str, evaluation: Evaluation, baseline: Evaluation, baseline_na
     return table
 
 
-def _notes(evaluation: Evaluation, is_sample: bool) -> list[str]:
+def _notes(evaluation: Evaluation, n_asked: int | None) -> list[str]:
     n_users = len(set(evaluation.users.tolist()))
     notes = [*evaluation.notes, f"{_n_rows(evaluation):,} rows of {n_users:,} users are tested; the interval is {INTERVAL}."]
-    if is_sample:
+    if n_asked is not None and n_asked <= n_users:
         errors = ", ".join(f"{name} {error:.4f}" for name, error in list(evaluation.errors.items())[:2])
         notes.append(f"standard errors of the sample: {errors}; coverage and novelty are those of the sample.")
     return notes

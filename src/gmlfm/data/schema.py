@@ -126,6 +126,11 @@ class Schema:
             min_count=_min_count(encoding.get("min_count", {}), f"{source} [encoding] min_count"),
         )
         schema._check_min_count(source)
+        if schema.items and schema.items.listed and not schema.interactions.time:
+            raise SchemaError(
+                f"{source} [items] listed says since when an item can be had, which needs the times of [interactions]; "
+                "name their column with time, or leave listed out."
+            )
         return schema
 
     def _check_min_count(self, source: str) -> None:
