@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
+import polars as pl
 import psutil
 import pytest
 
 from gmlfm.errors import DataError
-from gmlfm.storage import cache_folder, free_memory, new_folder, write_text
+from gmlfm.storage import cache_folder, free_memory, new_file, new_folder, write_text
 
 
 def test_a_text_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
@@ -60,3 +64,76 @@ def test_the_cache_is_where_linux_has_caches(tmp_path: Path, monkeypatch: pytest
 
 def test_free_memory_is_a_share_of_all() -> None:
     assert 0 < free_memory() <= psutil.virtual_memory().total
+
+
+def test_a_file_of_any_writer_is_whole_or_not_there(tmp_path: Path) -> None:
+    with new_file(tmp_path / "table.parquet") as draft:
+        pl.DataFrame({"a": [1]}).write_parquet(draft)
+    with pytest.raises(ZeroDivisionError), new_file(tmp_path / "table.parquet") as draft:
+        pl.DataFrame({"a": [1 // 0]}).write_parquet(draft)
+    assert pl.read_parquet(tmp_path / "table.parquet")["a"].to_list() == [1]
+    assert [path.name for path in tmp_path.iterdir()] == ["table.parquet"]
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "folder", "pipe", "device"])
+def test_only_regular_files_are_replaced(tmp_path: Path, kind: str) -> None:
+    target, other = tmp_path / "target", tmp_path / "other"
+    other.write_text("keep")
+    if kind == "link":
+        target.symlink_to(other)
+    elif kind == "dangling link":
+        target.symlink_to(tmp_path / "nowhere")
+    elif kind == "folder":
+        target.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(target)
+    else:
+        target = Path(os.devnull)
+    before = os.lstat(target)
+    with pytest.raises(DataError, match=r"is a .* and would be replaced; give the name of a file"):
+        write_text(target, "text")
+    if "link" in kind:
+        with pytest.raises(DataError, match="is a symbolic link"), new_folder(target):
+            pass
+    after = os.lstat(target)
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+    assert other.read_text() == "keep"
+
+
+@pytest.mark.parametrize(("name", "message"), [("a\0b", "cannot be a file's name"), ("a" * 300, "could not be written")])
+def test_names_that_no_file_can_have(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        write_text(tmp_path / name, "text")
+
+
+def test_a_full_disk_is_one_sentence_for_every_writer(tmp_path: Path) -> None:
+    """A limit on the size of files stands in for a full disk: every write beyond it fails."""
+    code = textwrap.dedent("""
+        import resource, signal, sys
+        from pathlib import Path
+        import polars as pl, torch
+        from safetensors.torch import save_file
+        from gmlfm.errors import DataError
+        from gmlfm.storage import new_file, new_folder
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        folder = Path(sys.argv[1])
+        writers = {
+            "text": lambda path: path.write_text("x" * 100_000),
+            "parquet": lambda path: pl.DataFrame({"a": range(100_000)}).write_parquet(path),
+            "sink": lambda path: pl.LazyFrame({"a": range(100_000)}).sink_parquet(path),
+            "tensors": lambda path: save_file({"a": torch.zeros(100_000)}, path),
+        }
+        for name, write in writers.items():
+            for context in (new_file, new_folder):
+                try:
+                    with context(folder / name) as draft:
+                        write(draft if context is new_file else draft / "inner")
+                except DataError as error:
+                    assert "could not be written" in str(error) and chr(10) not in str(error), error
+                else:
+                    raise AssertionError(f"{name} was written")
+        assert not list(folder.iterdir()), list(folder.iterdir())
+    """)
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

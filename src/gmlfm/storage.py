@@ -3,34 +3,51 @@ And where the cache is, and how much memory is free."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import platformdirs
+import polars as pl
 import psutil
+from safetensors import SafetensorError
 
 from gmlfm.errors import DataError
+
+# What writing raises where a disk is full, read-only or gone: polars and safetensors have errors of their own.
+WRITE_ERRORS = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException, SafetensorError)
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file completely or not at all."""
-    with _reporting_errors(path):
+    with new_file(path) as draft:
+        draft.write_text(text, encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """A temporary neighbour, to be written in the block, that takes the place of `path` when the block ends well; it is on the
+    disk by then. Otherwise `path` stays as it was."""
+    refuse_special_file(path)
+    with reporting_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+        os.close(handle)
+        draft = Path(name)
         try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o666 & ~_umask())
-            os.replace(temporary, path)
+            yield draft
+            sync(draft)
+            os.chmod(draft, 0o666 & ~_umask())
+            os.replace(draft, path)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            draft.unlink(missing_ok=True)
             raise
+        sync(path.parent)
 
 
 @contextmanager
@@ -39,10 +56,10 @@ def new_folder(path: Path, holds: tuple[str, ...] = ()) -> Iterator[Path]:
 
     holds: the names that it will hold. A folder with anything else in it belongs to the user and is never replaced.
     """
-    _refuse_foreign_files(path, holds)
-    with _reporting_errors(path):
+    with reporting_write_errors(path):
+        _refuse_foreign_files(path, holds)
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name[:100]}."))
         os.chmod(temporary, 0o777 & ~_umask())
         old = temporary.with_name(temporary.name + ".old")
         try:
@@ -60,8 +77,23 @@ def new_folder(path: Path, holds: tuple[str, ...] = ()) -> Iterator[Path]:
             shutil.rmtree(old, ignore_errors=True)
 
 
+def refuse_special_file(path: Path) -> None:
+    """A file is written to a new name or in place of a regular file: a link, a device or a folder is never replaced."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return  # a new name; or one that cannot be written, which writing will tell
+    except ValueError as error:
+        raise DataError(f"{str(path)!r} cannot be a file's name ({error}).") from error
+    if not stat.S_ISREG(mode):
+        kind = "a symbolic link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "a device or pipe"
+        raise DataError(f"{path} is {kind} and would be replaced; give the name of a file, or a new one.")
+
+
 def _refuse_foreign_files(path: Path, holds: tuple[str, ...]) -> None:
-    if path.is_file():
+    if path.is_symlink():
+        raise DataError(f"{path} is a symbolic link and would be replaced; give the name of a folder, or a new one.")
+    if path.exists() and not path.is_dir():
         raise DataError(f"{path} is a file; a folder is to be written there, choose another place.")
     foreign = sorted({entry.name for entry in path.iterdir()} - set(holds)) if path.is_dir() else []
     if foreign:
@@ -69,12 +101,26 @@ def _refuse_foreign_files(path: Path, holds: tuple[str, ...]) -> None:
 
 
 @contextmanager
-def _reporting_errors(path: Path) -> Iterator[None]:
+def reporting_write_errors(path: Path) -> Iterator[None]:
+    """Turns what a failed write raises into one sentence."""
     try:
         yield
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise DataError(f"{path} could not be written ({reason}); what was there before is unchanged.") from error
+    except WRITE_ERRORS as error:
+        raise DataError(f"{path} could not be written ({write_problem(error)}); what was there before is unchanged.") from error
+
+
+def write_problem(error: BaseException) -> str:
+    """Why a write failed, in the system's words, on one line."""
+    return " ".join((getattr(error, "strerror", None) or str(error)).split())
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def free_memory() -> int:
@@ -91,3 +137,8 @@ def _umask() -> int:
 def cache_folder() -> Path:
     """The platform's folder for data that can be had again: ~/.cache/gmlfm on Linux."""
     return platformdirs.user_cache_path("gmlfm", appauthor=False, opinion=False)
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
