@@ -12,6 +12,7 @@ import pytest
 
 from gmlfm import Recommender
 from gmlfm.cli import main
+from gmlfm.runs import model_folder
 from gmlfm.training.row_trainer import RowTrainer
 from tests.cli.conftest import QUICK
 
@@ -21,6 +22,7 @@ KILLED = """
 import os, signal, sys
 from importlib import import_module
 from gmlfm.cli import main
+from gmlfm.runs import model_folder
 module, name, text, count, arguments = *sys.argv[1:4], int(sys.argv[4]), sys.argv[5:]
 owner = import_module(module.partition(":")[0])
 owner = getattr(owner, module.partition(":")[2]) if ":" in module else owner
@@ -41,7 +43,9 @@ def test_a_run_folder_is_written(market: str, tmp_path: Path, capsys: pytest.Cap
     result = json.loads(capsys.readouterr().out)
     assert (result["run"], result["best_epoch"]) == (out, 1)
     assert {"validation", "data_hash", "split_hash"} <= set(result)
-    assert main(["train", market, "--out", out, *QUICK, "--seed", "1"]) == 0
+    assert main(["train", market, "--out", out, *QUICK, "--seed", "1"]) == 2
+    assert f"{out} holds a finished run; choose a new folder, or replace it with --force." in capsys.readouterr().err
+    assert main(["train", market, "--out", out, *QUICK, "--seed", "1", "--force"]) == 0
     shown = capsys.readouterr().out
     assert "Best epoch 1: validation hr@10" in shown
     assert "(no refit)" in shown
@@ -87,7 +91,7 @@ def test_the_commands_from_training_to_recommendations(market: str, tmp_path: Pa
     assert pl.read_parquet(tmp_path / "recs.parquet").height == 120 * 5
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     assert main(["train", market, "--out", run, "--resume", "--seed", "5"]) == 2
-    assert "begun with other data or settings" in capsys.readouterr().err
+    assert "was begun otherwise and cannot be resumed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -97,7 +101,7 @@ def test_the_commands_from_training_to_recommendations(market: str, tmp_path: Pa
         ("gmlfm.cli.train:TrainingBar", "on_step", "", 3),  # in the middle of an epoch
         ("gmlfm.fitting.plan", "save_checkpoint", "", 3),  # the curve has an epoch more than the checkpoints
         ("os", "replace", "epoch-00002.json", 1),  # weights without their checksum
-        ("gmlfm.recommender.core", "save_run", "", 1),  # after the last epoch
+        ("gmlfm.runs.run_folder", "save_run", "", 1),  # after the last epoch
     ],
 )
 def test_killed_and_resumed_it_ends_with_the_same_weights(
@@ -107,10 +111,14 @@ def test_killed_and_resumed_it_ends_with_the_same_weights(
     driver = [sys.executable, "-c", KILLED, module, function, text, str(count)]
     killed = subprocess.run([*driver, *command], capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    assert not (tmp_path / "run" / "model").exists()
+    assert not (tmp_path / "run" / "run.json").exists()
     assert main([*command, "--resume"]) == 0
-    for name in ("weights.safetensors", "run.json"):
-        assert (tmp_path / "run" / "model" / name).read_bytes() == (whole_run / "model" / name).read_bytes()
+    weights = [model_folder(folder) / "weights.safetensors" for folder in (tmp_path / "run", whole_run)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    abouts = [json.loads((folder / "run.json").read_text()) for folder in (tmp_path / "run", whole_run)]
+    for about in abouts:  # the curve has times in it
+        del about["files"]["curve.jsonl"], about["check"], about["version"]
+    assert abouts[0] == abouts[1]
     epochs, expected = (
         [(entry["epoch"], entry["loss"], entry["validation"], entry["best"]) for entry in map(json.loads, lines)]
         for lines in ((folder / "curve.jsonl").read_text().splitlines() for folder in (tmp_path / "run", whole_run))
@@ -130,14 +138,14 @@ def test_a_seed_from_a_config_is_used(market: str, tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text("seed = 7\n")
     for name, more, seed in (("a", ["--config", str(tmp_path / "c.toml")], 7), ("b", ["--set", "seed=5"], 5), ("c", [], 0)):
         assert main(["train", market, *QUICK, "--out", str(tmp_path / name), *more]) == 0
-        assert json.loads((tmp_path / name / "model" / "run.json").read_text())["settings"]["seed"] == seed
+        assert json.loads((tmp_path / name / "run.json").read_text())["settings"]["seed"] == seed
 
 
 def test_a_run_is_resumed_only_with_the_same_refit(market: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["train", market, "--out", str(tmp_path / "r"), *QUICK]
     assert main([*arguments, "--refit"]) == 0
     assert main([*arguments, "--refit", "all", "--resume"]) == 2
-    assert "begun with other data or settings" in capsys.readouterr().err
+    assert "was begun otherwise and cannot be resumed" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -168,9 +176,9 @@ def test_a_published_split_is_trained_on_recorded_and_resumed(published: Path, c
     command = ["train", str(published), "--out", str(run), "--model", "fm", *QUICK]
     assert main([*command, *split]) == 0
     assert "note test rows are ranked among the lists that were brought, of 3 candidates each." in capsys.readouterr().out
-    stored = [path for path in (run / "model").rglob("*") if path.suffix in (".json", ".md", ".parquet")]
+    stored = [path for path in model_folder(run).rglob("*") if path.suffix in (".json", ".md", ".parquet")]
     assert not [path.name for path in stored if str(published).encode() in path.read_bytes()]
-    about = json.loads((run / "model" / "run.json").read_text())["split"]
+    about = json.loads((run / "run.json").read_text())["split"]
     assert set(about["options"]) == {"seed", "task", "train", "validation", "test", "test_candidates"}
     fitted = Recommender.load(run).fitted
     assert (len(fitted.split.train), len(fitted.split.validation), fitted.split.test.tolist()) == (24, 6, list(range(30, 36)))
@@ -182,7 +190,7 @@ def test_a_published_split_is_trained_on_recorded_and_resumed(published: Path, c
     text = (published / "test.negative").read_text().splitlines()
     (published / "test.negative").write_text("\n".join([text[0].rpartition("\t")[0], *text[1:]]))
     assert main([*command, *split, "--resume"]) == 2
-    assert "begun with other data or settings" in capsys.readouterr().err
+    assert "was begun otherwise and cannot be resumed" in capsys.readouterr().err
 
 
 def test_without_times_the_rows_are_split_at_random_and_that_is_said(
@@ -192,7 +200,7 @@ def test_without_times_the_rows_are_split_at_random_and_that_is_said(
     assert main(command) == 0
     note = "note no time is declared, so the rows are split at random; set [interactions] time for the order of time."
     assert note in capsys.readouterr().out
-    assert main([*command, "--split", "leave-one-out"]) == 0
+    assert main([*command, "--split", "leave-one-out", "--force"]) == 0
     assert "note no time is declared: the order of the file decides which row is the latest." in capsys.readouterr().out
 
 
@@ -200,10 +208,12 @@ def test_where_a_published_split_cannot_be_used_it_is_said(published: Path, caps
     command = ["train", str(published), "--out", str(published / "run"), *QUICK]
     split = _files(published, "train", "validation", "test")
     assert main([*command, *split, "--task", "rating", "--model", "fm"]) == 0
+    command.append("--force")
     assert main([*command, *split, "--task", "implicit", "--model", "fm"]) == 2
     assert "the task 'implicit' splits its drawn instances at random" in capsys.readouterr().err
     assert main(["data", "prepare", str(published), "--out", str(published / "prepared")]) == 0
-    assert main(["train", str(published / "prepared"), "--out", str(published / "run"), *QUICK, *split]) == 2
+    assert main(["train", str(published / "prepared"), "--out", str(published / "other"), *QUICK, *split]) == 2
+    assert not (published / "other").exists()
     assert "is split already" in capsys.readouterr().err
     (published / "test.rating").write_text("c0\tp1\t5\nc0\tp99\t5\n")
     assert main([*command, *split]) == 2
@@ -219,7 +229,7 @@ def test_where_nothing_was_learned_it_fails_and_leaves_no_model(
     assert shown.err.startswith("gmlfm: nothing was learned: the loss after epoch 1 is above the ")
     assert shown.err.endswith("that it started from; lower lr (now 1000).\n")
     assert "Best epoch" not in shown.out
-    assert not (tmp_path / "r" / "model").exists()
+    assert not (tmp_path / "r").exists()
     assert main([*arguments, "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["error"].startswith("nothing was learned")
     assert main(["evaluate", str(tmp_path / "r")]) == 2
@@ -247,5 +257,5 @@ def test_a_good_epoch_before_an_overflow_is_saved_and_the_overflow_told(
     assert "Best epoch 1: validation" in shown
     assert main(["evaluate", out]) == 0
     capsys.readouterr()
-    assert main([*arguments, "--json"]) == 0
+    assert main([*arguments, "--force", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["diverged"] == sentence

@@ -47,7 +47,7 @@ def test_a_rate_far_too_high_is_no_success(name: str, task: str, data: Dataset, 
     with pytest.raises(DivergedError, match=r"^nothing was learned: .*lower .*lr \((now|it is) 1000\)\.$"):
         recommender.fit(data, split_of(task), out=tmp_path)
     assert not recommender.is_fitted
-    assert not (tmp_path / "model").exists()
+    assert not (tmp_path / "run.json").exists()
 
 
 @pytest.mark.parametrize(("name", "task"), CASES)

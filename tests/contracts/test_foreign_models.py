@@ -81,7 +81,7 @@ def test_saved_under_its_path_it_is_loaded_with_its_class(cls: Any, board: Datas
     recommender = recommender_of(cls, cls(k=4)).fit(board)
     recommender.save(tmp_path / "run")
     path = f"{cls.__module__}:{cls.__qualname__}"
-    assert json.loads((tmp_path / "run" / "model" / "run.json").read_text())["model"] == path
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["model"] == path
     for model in (cls, path):
         loaded = Recommender.load(tmp_path / "run", model=model)
         assert np.array_equal(scores_of(loaded), scores_of(recommender))

@@ -17,9 +17,11 @@ from safetensors.torch import load_file, save_file
 from gmlfm import Dataset, Recommender
 from gmlfm.errors import DataError, NotSupportedError
 from gmlfm.models.registry import MODELS, model_info
+from gmlfm.runs import model_folder
 from gmlfm.training.settings import settings_table
 from tests.contracts.checkerboard import N_ITEMS, N_USERS, checkerboard
 from tests.contracts.foreign import FOREIGN
+from tests.runs.edited import reseal
 
 INFOS = {**MODELS, **{name: model_info(cls) for name, cls in FOREIGN.items()}}
 # By gradient steps over batches; those that learn from labels user by user are judged in tests/models/test_mamo.py.
@@ -125,7 +127,7 @@ def test_saved_and_loaded_it_scores_the_same(name: str, board: Dataset, fitted: 
     assert loaded.recommend(["u3"], 4).equals(recommender.recommend(["u3"], 4))
     assert loaded.evaluate(protocol="full").metrics == recommender.evaluate(protocol="full").metrics
     assert not list(folder.rglob("*.pkl"))
-    assert "hash" in (folder / "model" / "card.md").read_text()
+    assert "hash" in (model_folder(folder) / "card.md").read_text()
 
 
 @pytest.mark.parametrize("name", INFOS)
@@ -144,9 +146,10 @@ def test_unknown_users_and_items_score(name: str, fitted: Fit) -> None:
 @pytest.mark.parametrize("name", TRAINED)
 def test_nan_raises(name: str, saved: Callable[[str], Path], tmp_path: Path) -> None:
     folder = shutil.copytree(saved(name), tmp_path / "run")
-    weights = load_file(folder / "model" / "weights.safetensors")
+    weights = load_file(model_folder(folder) / "weights.safetensors")
     weights["table"].fill_(torch.nan)
-    save_file(weights, folder / "model" / "weights.safetensors")
+    save_file(weights, model_folder(folder) / "weights.safetensors")
+    reseal(folder)
     recommender = Recommender.load(folder)
     with pytest.raises(DataError, match="no numbers"):
         recommender.recommend(["u1"], 3)

@@ -11,8 +11,8 @@ import torch
 
 from gmlfm import Dataset
 from gmlfm.data.prepared import PreparedData
-from gmlfm.errors import OptionError
-from gmlfm.fitting import FittedRun, fit
+from gmlfm.errors import DataError, OptionError
+from gmlfm.fitting import FittedRun, Refit, fit
 from gmlfm.fitting.fit import make_plan
 from gmlfm.fitting.plan import (
     CHECKPOINTS,
@@ -63,8 +63,9 @@ def without_times(curve: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def check_resumed(source: Dataset | PreparedData, settings: Settings, after: int, folder: Path, **options: Any) -> None:
     """Stopped after some epochs and resumed, a fit ends with the bits of one that was never stopped."""
     expected = fit(source, settings, folder=folder / "uninterrupted", **options)
-    with pytest.raises(KeyboardInterrupt):
-        fit(source, settings, folder=folder / "stopped", observer=Stops(after), **options)
+    stopped = fit(source, settings, folder=folder / "stopped", observer=Stops(after), **options)
+    assert stopped.report.interrupted
+    assert stopped.refit is Refit.NONE
     resumed = fit(source, settings, folder=folder / "stopped", resume=True, **options)
     state = resumed.model.state_dict()
     assert state.keys() == expected.model.state_dict().keys()
@@ -90,8 +91,7 @@ def test_a_curve_that_is_ahead_of_its_checkpoint_is_cut(data: Dataset, tmp_path:
     """The last checkpoint is damaged: the epoch before it is where training goes on."""
     settings = Settings.make("fm", "topn", QUICK)
     expected = fit(data, settings, folder=tmp_path / "uninterrupted")
-    with pytest.raises(KeyboardInterrupt):
-        fit(data, settings, folder=tmp_path / "stopped", observer=Stops(3))
+    assert fit(data, settings, folder=tmp_path / "stopped", observer=Stops(3)).report.interrupted
     (tmp_path / "stopped" / CHECKPOINTS / "epoch-00003.safetensors").write_bytes(b"cut")
     assert len(read_curve(tmp_path / "stopped" / CURVE)) == 3
     resumed = fit(data, settings, folder=tmp_path / "stopped", resume=True)
@@ -114,11 +114,56 @@ def test_a_folder_is_resumed_only_by_the_same_fit(data: Dataset, tmp_path: Path)
     assert (stamp["refit"], stamp["data"], stamp["model"]) == ("none", data.content_hash, "fm")
     others: list[dict[str, Any]] = [{"refit": True}, {"split": "random"}, {"split_options": {"seed": 1}}]
     for options in others:
-        with pytest.raises(OptionError, match="was begun with other data or settings and cannot be resumed"):
+        name = "refit" if "refit" in options else "split"
+        with pytest.raises(OptionError, match=rf"was begun otherwise and cannot be resumed: {name} was \w+ and is \w+\. Give"):
             fit(data, settings, folder=tmp_path, resume=True, **options)
-    with pytest.raises(OptionError, match="leave --resume out"):
-        fit(data, Settings.make("fm", "topn", {**QUICK, "epochs": 2}), folder=tmp_path, resume=True)
+    with pytest.raises(
+        OptionError, match=r"resumed: k was 4 and is 5; lr was 0\.003 and is 0\.5\. Give what it was begun with"
+    ):
+        fit(data, Settings.make("fm", "topn", {**QUICK, "k": 5, "lr": 0.5}), folder=tmp_path, resume=True)
     fit(data, settings, folder=tmp_path, resume=True)
+    (tmp_path / STAMP).write_text('{"settings": 5')
+    with pytest.raises(DataError, match=r"fit\.json is damaged .*; begin anew with --force"):
+        fit(data, settings, folder=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"epochs": 4}, {"epochs": 4, "patience": 3}, {"threads": 2, "epochs": 3}],
+    ids=lambda changed: ", ".join(changed),
+)
+def test_how_long_and_on_what_it_is_trained_may_change_on_the_way(
+    data: Dataset, changed: dict[str, int], tmp_path: Path
+) -> None:
+    """Resumed with more epochs, it ends where a training of so many epochs from the start does."""
+    fit(data, Settings.make("fm", "topn", {**QUICK, "epochs": 2}), folder=tmp_path / "resumed")
+    longer = Settings.make("fm", "topn", {**QUICK, **changed})
+    resumed = fit(data, longer, folder=tmp_path / "resumed", resume=True)
+    whole = fit(data, longer, folder=tmp_path / "whole")
+    assert len(resumed.curve) == changed["epochs"]
+    if "threads" not in changed:  # which add up in another order
+        weights = resumed.model.state_dict()
+        assert all(torch.equal(weights[name], tensor) for name, tensor in whole.model.state_dict().items())
+        assert resumed.best_epoch == whole.best_epoch
+
+
+@pytest.mark.parametrize("after", [2, 5], ids=["in the selection", "in the refit"])
+def test_interrupted_the_best_epoch_so_far_is_what_remains(data: Dataset, after: int) -> None:
+    settings = Settings.make("fm", "topn", QUICK)
+    stopped = fit(data, settings, refit=True, observer=Stops(after))
+    selected = fit(data, Settings.make("fm", "topn", {**QUICK, "epochs": min(after, 4)}))
+    assert stopped.best_epoch == selected.best_epoch
+    state = stopped.model.state_dict()
+    assert all(torch.equal(state[name], tensor) for name, tensor in selected.model.state_dict().items())
+
+
+def test_interrupted_before_the_first_epoch_nothing_remains(data: Dataset) -> None:
+    class AtOnce(NullObserver):
+        def on_step(self, done: int, total: int, loss: float) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(data, Settings.make("fm", "topn", QUICK), observer=AtOnce())
 
 
 def test_begun_anew_the_checkpoints_of_before_are_gone(data: Dataset, tmp_path: Path) -> None:
@@ -127,7 +172,7 @@ def test_begun_anew_the_checkpoints_of_before_are_gone(data: Dataset, tmp_path: 
     assert len(read_curve(tmp_path / CURVE)) == len(run.curve) == 3
     fit(data, Settings.make("fm", "topn", {**QUICK, "epochs": 1}), folder=tmp_path)
     assert sorted(path.name for path in (tmp_path / CHECKPOINTS).iterdir()) == ["epoch-00001.json", "epoch-00001.safetensors"]
-    assert not list((tmp_path / CHECKPOINTS_OF_REFIT).iterdir())
+    assert not (tmp_path / CHECKPOINTS_OF_REFIT).exists()
     assert len(read_curve(tmp_path / CURVE)) == 1
 
 

@@ -13,7 +13,9 @@ import torch
 from gmlfm import Dataset, Recommender
 from gmlfm.errors import DataError, OptionError
 from gmlfm.fitting import FittedRun
-from gmlfm.recommender.changes import with_items, without_user
+from gmlfm.fitting.forgetting import without_user
+from gmlfm.recommender.changes import with_items
+from gmlfm.runs import model_folder
 from tests.recommender.conftest import QUICK
 
 NEW = pl.DataFrame(
@@ -74,8 +76,8 @@ def test_a_run_stays_as_it_was_when_another_is_made_of_it(name: str, board: Data
 
 
 def test_new_items_leave_the_stock_and_the_catalogue_before_alone(own_run: Recommender) -> None:
-    run, stock = own_run.fitted, own_run.stock
     own_run.mark_sold(["i1"])
+    run, stock = own_run.fitted, own_run.stock
     own_run.add_items(NEW)
     own_run.mark_sold(["n-red"])
     own_run.mark_back(["i1"])
@@ -83,7 +85,7 @@ def test_new_items_leave_the_stock_and_the_catalogue_before_alone(own_run: Recom
     assert len(stock.is_available) == 42
     assert np.flatnonzero(~stock.is_available).tolist() == [1]
     assert np.flatnonzero(~own_run.stock.is_available).tolist() == [42]
-    assert stock.log == [("sold", ["i1"])]
+    assert stock.marks == {"i1": "sold"}
 
 
 def test_a_run_cannot_be_written_to(trained: Recommender) -> None:
@@ -167,10 +169,10 @@ def test_a_forgotten_user_is_nowhere(name: str, board: Dataset, tmp_path: Path) 
     folder = tmp_path / "run"
     recommender = _fitted(name, board, out=folder, refit=True)
     others = recommender.predict([("u3", "i1"), ("u39", "i2")])["score"].to_list()
-    weights = (folder / "model" / "weights.safetensors").read_bytes()
+    weights = (model_folder(folder) / "weights.safetensors").read_bytes()
     assert _files_with(folder, "u17")
     recommender.forget("u17")
-    assert (folder / "model" / "weights.safetensors").read_bytes() != weights
+    assert (model_folder(folder) / "weights.safetensors").read_bytes() != weights
     assert _files_with(folder, "u17") == []
     assert not list(folder.glob("checkpoints*/*"))
     loaded = Recommender.load(folder)
@@ -218,7 +220,7 @@ def test_forgetting_changes_an_earlier_run_as_it_stands(board: Dataset, tmp_path
     assert Recommender.load(tmp_path / "a").predict([("u3", "i1")])["score"].to_list() == pytest.approx(scores, abs=1e-6)
 
 
-def test_checkpoints_of_a_training_that_never_ended_are_named(board: Dataset, tmp_path: Path) -> None:
+def test_a_training_that_never_ended_forgets_too(board: Dataset, tmp_path: Path) -> None:
     class Interrupting:
         def on_step(self, *_: Any) -> None: ...
 
@@ -226,17 +228,22 @@ def test_checkpoints_of_a_training_that_never_ended_are_named(board: Dataset, tm
             raise KeyboardInterrupt
 
     recommender = Recommender(**{**QUICK, "epochs": 2})
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match="the best epoch so far, 1, is kept"):
         recommender.fit(board, out=tmp_path / "a", observer=Interrupting())
+    (tmp_path / "a" / "run.json").unlink()  # killed before it could be saved
     recommender.fit(board, out=tmp_path / "b")
-    with pytest.warns(UserWarning, match="a may still hold the user 'u17'"):
-        recommender.forget("u17")
+    recommender.forget("u17")
+    assert not list(tmp_path.glob("a/checkpoints*/*"))
+    with pytest.warns(UserWarning, match=r"1 user who was forgotten in .*a will be left out of its training"):
+        resumed = Recommender(**{**QUICK, "epochs": 2}).fit(board, out=tmp_path / "a", resume=True)
+    assert resumed.fitted.encoder.user_numbers(["u17"])[0] < 0
+    assert _files_with(tmp_path, "u17") == []
 
 
 def test_a_folder_that_cannot_be_changed_is_named(own_run: Recommender, own_folder: Path, tmp_path: Path) -> None:
     for name in ("b", "c"):
         own_run.save(tmp_path / name)
-    (own_folder / "model" / "run.json").write_text("nonsense")
+    (own_folder / "run.json").write_text("nonsense")
     shutil.rmtree(tmp_path / "b")
     with pytest.warns(UserWarning, match=r"run may still hold the user 'u17' .* and should be deleted") as caught:
         own_run.forget("u17")

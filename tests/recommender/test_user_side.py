@@ -8,7 +8,7 @@ import pytest
 
 from gmlfm import Recommender
 from gmlfm.errors import OptionError
-from gmlfm.recommender.changes import without_user
+from gmlfm.fitting.forgetting import without_user
 from gmlfm.recommender.user_side import known_users, newcomer
 
 VERBS: dict[str, Callable[[Recommender, Any], Any]] = {

@@ -128,7 +128,7 @@ def test_old_names_of_a_config_file_are_still_read(small_market: Path, tmp_path:
     run = tmp_path / "run"
     command = ["train", str(small_market), "--config", str(tmp_path / "old.toml"), "--threads", "1", "--out", str(run)]
     assert main(command) == 0
-    written = json.loads((run / "model" / "run.json").read_text())["settings"]
+    written = json.loads((run / "run.json").read_text())["settings"]
     assert (written["cold_start_rate"], written["engine"]) == (0.25, "eager")
     assert "hide" not in written
 

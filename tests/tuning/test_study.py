@@ -140,7 +140,7 @@ def test_the_command(market: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "gmlfm train" in capsys.readouterr().out
     run = str(tmp_path / "run")
     assert main(["train", str(market), "--model", "item-knn", "--config", str(out / "best.toml"), "--out", run]) == 0
-    written = json.loads((tmp_path / "run" / "model" / "run.json").read_text())["settings"]
+    written = json.loads((tmp_path / "run" / "run.json").read_text())["settings"]
     assert {name: written[name] for name in tuned["settings"]} == tuned["settings"]
     for arguments, message in (
         (["tune", str(market), "--out", run, "--trials", "1", "--seconds", "1"], "not both"),

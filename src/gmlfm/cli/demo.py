@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gmlfm.data.dataset import Dataset, Rows
     from gmlfm.recommender import Recommender
 
+_OUT = "runs/demo"
 NEWCOMER = {"age": "20-29", "region": "Osaka"}
 _DAY = 86_400_000_000
 # Any order that knows nothing, ten places of a hundred: 10 / 100, and the sum of 1 / log2(place + 1) over ten places / 100.
@@ -41,7 +42,8 @@ def add_to(commands: Any) -> None:
         "oracle's ceiling, recommendations for a buyer and for a newcomer, and a report page with pictures.",
         ["gmlfm demo", "gmlfm demo --users 500 --epochs 3 --out runs/small"],
     )
-    parser.add_argument("--out", default="runs/demo", metavar="DIR", help="the run folder (default: runs/demo)")
+    parser.add_argument("--out", default=_OUT, metavar="DIR", help=f"the run folder (default: {_OUT}, replaced each time)")
+    parser.add_argument("--force", action="store_true", help="replace the run that is in --out")
     parser.add_argument("--users", type=int, metavar="N", help="a smaller or larger market")
     parser.add_argument("--epochs", type=int, default=12, metavar="N", help="at most so many epochs (default: 12)")
     shared_options(parser)
@@ -86,7 +88,9 @@ def run(options: argparse.Namespace) -> None:
     )
     console.rule("2. Training gml-fm")
     with TrainingBar(console) as bar:
-        model = Recommender("gml-fm", seed=0, epochs=options.epochs, patience=2).fit(data, out=options.out, observer=bar)
+        model = Recommender("gml-fm", seed=0, epochs=options.epochs, patience=2).fit(
+            data, out=options.out, force=options.force or options.out == _OUT, observer=bar
+        )
     popular = Recommender("popularity").fit(data)
     console.rule("3. HR@10 and NDCG@10 among 100, test part")
     fitted = model.fitted

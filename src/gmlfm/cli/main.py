@@ -8,7 +8,9 @@ import io
 import json
 import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
@@ -16,7 +18,8 @@ from typing import Any, NoReturn
 from gmlfm import __version__
 from gmlfm.errors import GmlfmError, did_you_mean
 
-FAILED, INTERRUPTED = 1, 130
+FAILED = 1
+_STOPS = (signal.SIGTERM, signal.SIGHUP)
 # The modules of the commands, in the order of --help.
 _COMMANDS = """
     demo init models settings data train evaluate tune compare
@@ -48,6 +51,30 @@ def _log_shown() -> Iterator[None]:
     finally:
         log.removeHandler(handler)
         log.setLevel(level)
+
+
+@contextlib.contextmanager
+def _stopping(stops: list[int]) -> Iterator[None]:
+    """While a command runs, SIGTERM and SIGHUP end it as Ctrl-C does, and `stops` has their numbers; one that is ignored
+    (nohup) stays so."""
+
+    def stop(number: int, frame: Any) -> None:
+        stops.append(number)
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in _STOPS}
+    for number, handler in before.items():
+        if handler is signal.SIG_DFL:
+            signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is signal.SIG_DFL:
+                signal.signal(number, handler)
 
 
 class Parser(argparse.ArgumentParser):
@@ -101,20 +128,23 @@ def build_parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug, as_json = "--debug" in words, "--json" in words
+    stops: list[int] = []
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character gets a question mark
     try:
         parsed = build_parser().parse_args(words)
+        parsed.words = words
         _allow_own_models(parsed)
-        with _log_shown():
+        with _log_shown(), _stopping(stops):
             parsed.run(parsed)
         sys.stdout.flush()
         return 0
     except GmlfmError as error:
         return _failed(str(error), error.exit_code, error, debug, as_json)
     except KeyboardInterrupt as error:
-        return _failed("interrupted.", INTERRUPTED, error, debug, as_json)
+        code = 128 + (stops[0] if stops else signal.SIGINT)
+        return _failed(str(error) or "interrupted.", code, error, debug, as_json)
     except (BrokenPipeError, SystemExit) as error:
         if isinstance(error, SystemExit) and not _reader_is_gone(error):
             raise

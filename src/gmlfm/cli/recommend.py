@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +25,14 @@ from gmlfm.cli.options import (
 from gmlfm.cli.output import note, show_rows, users_not_known, warnings_as_notes
 from gmlfm.cli.progress import bar
 from gmlfm.errors import DataError, OptionError
+from gmlfm.runs.locking import writers_lock
+from gmlfm.storage import new_file, refuse_special_file, reporting_write_errors, write_text
 
 if TYPE_CHECKING:
     from gmlfm.recommender import Recommender
 
 _USERS_PER_PART = 10_000
+_STAMP = "stamp.json"
 _FILE_ENDINGS = (".txt", ".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".pq", ".gz")
 
 
@@ -146,31 +148,48 @@ def _write_all(recommender: Recommender, options: argparse.Namespace, choices: d
     target = Path(options.out)
     users = recommender.fitted.encoder.ids_of_users(recommender.fitted.data.seen_users).to_list()
     parts = target.with_name(f".{target.name}.parts")
-    run_folder, data = str(Path(options.run_folder).resolve()), recommender.about.get("data")
-    stamp = json.dumps([run_folder, options.n, choices, options.seen, data, recommender.stock.log])
-    try:
-        parts.mkdir(parents=True, exist_ok=True)
-        if (parts / "stamp.json").exists() and (parts / "stamp.json").read_text() != stamp:
-            for file in parts.glob("*.parquet"):
-                file.unlink()
-        (parts / "stamp.json").write_text(stamp)
+    # The checksum of run.json covers those of the weights and the data.
+    asked = [recommender.about["check"], options.n, choices, options.seen, dict(recommender.stock.marks)]
+    stamp = json.dumps(asked, sort_keys=True)
+    refuse_special_file(target)
+    with reporting_write_errors(target), writers_lock(_parts_folder(parts), seconds=0.0):
+        _begin_parts(parts, stamp)
         with bar("recommending") as report:
             for start in range(0, len(users), _USERS_PER_PART):
                 part = parts / f"{start:012d}.parquet"
                 if not part.exists():
                     block = users[start : start + _USERS_PER_PART]
                     table = recommender.recommend(block, options.n, seen=options.seen, **choices)
-                    table.write_parquet(part.with_suffix(".draft"))
-                    os.replace(part.with_suffix(".draft"), part)
+                    with new_file(part) as draft:
+                        table.write_parquet(draft)
                 report(min(start + _USERS_PER_PART, len(users)), len(users))
-        pl.scan_parquet(parts / "*.parquet").sink_parquet(target.with_name(f".{target.name}.draft"))
-        os.replace(target.with_name(f".{target.name}.draft"), target)
-        for file in parts.iterdir():
-            file.unlink()
-        parts.rmdir()
-    except OSError as error:
-        raise DataError(f"{target} could not be written ({error.strerror or error}).") from error
+        with new_file(target) as draft:
+            pl.scan_parquet(sorted(parts.glob("*.parquet"))).sink_parquet(draft)
+        _remove_parts(parts)
     if options.json:
         print(json.dumps({"out": str(target), "users": len(users)}))
     else:
         Console().print(f"{len(users):,} users' recommendations are in [bold]{escape(str(target))}[/].", soft_wrap=True)
+
+
+def _parts_folder(parts: Path) -> Path:
+    if parts.is_symlink() or (parts.exists() and not parts.is_dir()):
+        raise DataError(f"{parts} is in the way; remove it, or choose another --out.")
+    return parts
+
+
+def _begin_parts(parts: Path, stamp: str) -> None:
+    """Parts that were made of something else are removed."""
+    path = parts / _STAMP
+    if not path.exists() or path.read_text(encoding="utf-8") != stamp:
+        for file in parts.glob("*.parquet"):
+            file.unlink()
+        write_text(path, stamp)
+
+
+def _remove_parts(parts: Path) -> None:
+    """Those that were written here; what else lies in the folder stays, and the folder with it."""
+    for file in (*parts.glob("*.parquet"), *parts.glob(".*"), parts / _STAMP):
+        file.unlink(missing_ok=True)
+    if not any(parts.iterdir()):
+        parts.rmdir()

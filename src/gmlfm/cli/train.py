@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from gmlfm.cli.options import (
     shared_settings,
     split_of,
 )
-from gmlfm.cli.output import note
+from gmlfm.cli.output import note, warnings_as_notes
 from gmlfm.cli.progress import TrainingBar
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.sources import load_dataset
@@ -56,6 +57,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--config", metavar="FILE", help="settings from a TOML file; --set goes before it")
     parser.add_argument("--preset", metavar="NAME", help="paper: train as published")
     parser.add_argument("--resume", action="store_true", help="go on where an earlier run of the same command stopped")
+    parser.add_argument("--force", action="store_true", help="replace the run that is in the folder")
     add_data_options(parser)
     shared_options(parser)
     parser.set_defaults(run=run, help_ends_in=shared_settings)
@@ -64,7 +66,7 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     from gmlfm.fitting import Refit
     from gmlfm.recommender import Recommender
-    from gmlfm.training.trainer import DivergedError
+    from gmlfm.training.trainer import DivergedError, TrainingInterrupted
 
     recommender = Recommender(options.model, options.task, preset=options.preset, device=options.device, **settings_of(options))
     prepared = (Path(options.data) / "prepared.json").is_file()
@@ -77,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
     refit: bool | str = options.refit == "yes" or (options.refit or False)
     console = Console(stderr=options.json)
     try:
-        with TrainingBar(console) as bar:
+        with warnings_as_notes(console), TrainingBar(console) as bar:
             recommender.fit(
                 data,
                 split,
@@ -85,8 +87,16 @@ def run(options: argparse.Namespace) -> None:
                 refit=refit,
                 out=options.out,
                 resume=options.resume,
+                force=options.force,
                 observer=bar,
             )
+    except TrainingInterrupted as error:
+        message = (
+            f"interrupted; the best epoch so far, {error.best_epoch}, is saved in {options.out}. Go on: {_resuming(options)}"
+        )
+        raise TrainingInterrupted(error.best_epoch, message) from error
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(f"interrupted before the first epoch ended; {options.out} holds nothing new.") from error
     except DivergedError as error:
         if not recommender.is_fitted:
             raise
@@ -110,3 +120,9 @@ def run(options: argparse.Namespace) -> None:
     is_tested = len(fitted.split.test) > 0 and fitted.refit is not Refit.ALL
     command = f"gmlfm evaluate {options.out}{model}" if is_tested else f"gmlfm recommend {options.out}{model} --user USER"
     console.print(f"Saved in [bold]{options.out}[/]. Next: {command}", soft_wrap=True)
+
+
+def _resuming(options: argparse.Namespace) -> str:
+    """The command that goes on with this training."""
+    words = [word for word in options.words if word not in ("--force", "--resume")]
+    return shlex.join(["gmlfm", *words, "--resume"])

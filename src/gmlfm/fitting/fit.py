@@ -63,7 +63,7 @@ def make_plan(
 def _fit(plan: FitPlan, refit: Refit, stage: Stage) -> FittedRun:
     """A model that makes no choice on validation is fitted on the rows of the refit at once.
 
-    Where the refit diverges, the model of the selection is what remains, and the report says so.
+    Where the refit diverges or is interrupted, the model of the selection is what remains, and the report says so.
     """
     settings, report, selected = plan.settings, FitReport(), BestWeights()
     if refit is Refit.NONE or settings.info.cls.learns_in_epochs:
@@ -73,26 +73,29 @@ def _fit(plan: FitPlan, refit: Refit, stage: Stage) -> FittedRun:
             report = model.fit(inputs, stage)
             if not settings.info.cls.learns_in_epochs:
                 report = _validated(plan, model, inputs, report)
-        if refit is Refit.NONE or report.diverged:
+        if refit is Refit.NONE or report.diverged or report.interrupted:
             return plan.finish(model, inputs, Refit.NONE, report)
         selected.keep(model.state_dict())  # not the model: a large table beside the one in training may be too much
     inputs = plan.refit_inputs(refit)
     model = settings.build(inputs.layout)
+    message, interrupted = "", False
     try:
         with authors_mistakes(settings.info.cls):
-            diverged = model.fit(inputs, replace(stage, epochs=max(report.best_epoch, 1))).diverged
-    except DivergedError as error:
+            again = model.fit(inputs, replace(stage, epochs=max(report.best_epoch, 1)))
+            diverged, interrupted = again.diverged, again.interrupted
+    except (DivergedError, KeyboardInterrupt) as error:
         if not selected:
             raise
-        diverged = str(error)
-    if not diverged:
+        diverged, interrupted = str(error), isinstance(error, KeyboardInterrupt)
+    if not diverged and not interrupted:
         return plan.finish(model, inputs, refit, report)
     inputs = plan.selection_inputs()
     model = settings.build(inputs.layout)
     model.attach(inputs)
     model.load_state_dict(selected.tensors())
-    message = f"the {refit.label} diverged, so the model without it is kept, of epoch {report.best_epoch}: {diverged}"
-    return plan.finish(model, inputs, Refit.NONE, replace(report, diverged=message))
+    if not interrupted:
+        message = f"the {refit.label} diverged, so the model without it is kept, of epoch {report.best_epoch}: {diverged}"
+    return plan.finish(model, inputs, Refit.NONE, replace(report, diverged=message, interrupted=interrupted))
 
 
 def _validated(plan: FitPlan, model: Model, inputs: FitInputs, report: FitReport) -> FitReport:

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from gmlfm.errors import OptionError
+from gmlfm.errors import DataError, OptionError
 from gmlfm.evaluation.metrics import default_metric
 from gmlfm.fitting.run import FittedRun, Refit
 from gmlfm.models.base import FitInputs, FitReport, Floats, Model, UserSide
 from gmlfm.models.episodic import EpisodicModel
 from gmlfm.models.gradient import GradientModel
 from gmlfm.storage import free_memory, write_text
-from gmlfm.training.checkpoint import newest_checkpoint, save_checkpoint
+from gmlfm.training.checkpoint import newest_checkpoint, remove_checkpoints, save_checkpoint
 from gmlfm.training.episode_trainer import EpisodeTrainer
 from gmlfm.training.options import TrainingOptions
 from gmlfm.training.row_trainer import RowTrainer
@@ -27,6 +27,7 @@ from gmlfm.training.trainer import EpochReport, Observer, Resumable, Trainer, Va
 
 CHECKPOINTS, CHECKPOINTS_OF_REFIT, CURVE, STAMP = "checkpoints", "checkpoints-refit", "curve.jsonl", "fit.json"
 _SAMPLED_RATINGS = 64
+_MAY_CHANGE = ("epochs", "patience", "threads")  # between a training and its resumption; and the device, which is no setting
 
 
 class FitPlan(ABC):
@@ -68,16 +69,20 @@ class FitPlan(ABC):
 
     def stamp(self, folder: Path, resume: bool, refit: Refit) -> None:
         """A run folder belongs to one fit: another's checkpoints must not be continued."""
-        stamp = json.dumps({**self.settings.to_dict(), **self.fingerprint(), "refit": refit.value}, sort_keys=True)
+        stamp = {**self.settings.to_dict(), **self.fingerprint(), "refit": refit.value}
         path = folder / STAMP
-        if resume and path.exists() and path.read_text(encoding="utf-8") != stamp:
-            raise OptionError(f"{folder} was begun with other data or settings and cannot be resumed; leave --resume out.")
-        if not resume and (folder / CHECKPOINTS).exists():
+        if resume and path.exists():
+            differences = _differences(read_stamp(path), json.loads(json.dumps(stamp)))
+            if differences:
+                raise OptionError(
+                    f"{folder} was begun otherwise and cannot be resumed: {'; '.join(differences)}. Give what it was begun "
+                    "with, or begin anew with --force."
+                )
+        if not resume:
             for name in (CHECKPOINTS, CHECKPOINTS_OF_REFIT):
-                for file in sorted((folder / name).glob("*")) if (folder / name).exists() else []:
-                    file.unlink()
+                remove_checkpoints(folder / name)
             (folder / CURVE).unlink(missing_ok=True)
-        write_text(path, stamp)
+        write_text(path, json.dumps(stamp, sort_keys=True))
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,29 @@ class Stage:
         by_epoch: dict[int, dict[str, float]] = {entry["epoch"]: entry["validation"] for entry in recorder.curve}
         validation = by_epoch.get(trainer.best_epoch, {})
         protocol = self.plan.validation_protocol if validation else ""
-        return FitReport(trainer.best_epoch, validation, protocol, recorder.curve, trainer.diverged)
+        return FitReport(trainer.best_epoch, validation, protocol, recorder.curve, trainer.diverged, trainer.interrupted)
+
+
+def read_stamp(path: Path) -> dict[str, Any]:
+    """What a training was begun with."""
+    try:
+        stamp = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(stamp, dict) or not isinstance(stamp.get("settings"), dict):
+            raise ValueError("no settings")
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path} is damaged ({error}); begin anew with --force.") from error
+    return stamp
+
+
+def _differences(earlier: dict[str, Any], stamp: dict[str, Any]) -> list[str]:
+    """In words, what is another than it was, apart from what may change on the way."""
+    flat = [{**of, **of["settings"]} for of in (earlier, stamp)]
+    changed = [name for name in flat[1] if name not in (*_MAY_CHANGE, "settings") and flat[0].get(name) != flat[1][name]]
+    return [f"{name} was {_shown(flat[0].get(name))} and is {_shown(flat[1][name])}" for name in changed]
+
+
+def _shown(value: Any) -> str:
+    return "not set" if value is None else str(value)
 
 
 class _Recorder:

@@ -78,7 +78,8 @@ class FittedRun:
     """Everything that scoring, evaluating and saving need. It never changes: what changes a run makes another one.
 
     limits: of the training labels, within which predictions are kept; label_scale: their centre and spread.
-    extra_items: numbers that may be recommended though no interaction names them.
+    extra_items: numbers that may be recommended though no interaction names them; n_added_items: how many of them came after
+    the fit.
     """
 
     settings: Settings
@@ -93,6 +94,7 @@ class FittedRun:
     label_scale: tuple[float, float] = (0.0, 1.0)
     instances: Instances | None = None
     extra_items: tuple[int, ...] = ()
+    n_added_items: int = 0
 
     @cached_property
     def ranker(self) -> ModelRanker:

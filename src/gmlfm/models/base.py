@@ -136,13 +136,14 @@ class FitInputs:
 @dataclass(frozen=True)
 class FitReport:
     """How a fit went. curve: one entry an epoch; protocol: what validation's figures were measured by; diverged: why training
-    stopped before its time."""
+    stopped before its time; interrupted: somebody stopped it."""
 
     best_epoch: int = 0
     validation: dict[str, float] = field(default_factory=dict)
     protocol: str = ""
     curve: list[dict[str, Any]] = field(default_factory=list)
     diverged: str = ""
+    interrupted: bool = False
 
 
 class Plan(Protocol):
@@ -221,10 +222,10 @@ class Model(ABC):
         """The same model, scoring these items instead; items are then named by their place among them."""
         raise NotSupportedError(f"{type(self).__name__} scores the items it was fitted with alone.")
 
-    def without_user(self, number: int, id_row: int | None, inputs: FitInputs) -> Model:
+    def without_user(self, number: int, rows: tuple[int, ...], inputs: FitInputs) -> Model:
         """This model without what it holds of a user; inputs: of the data without them.
 
-        number: as they were counted; id_row: the row of their id in the table, None where they had none.
+        number: as they were counted; rows: those of the table that stand for their id and for values that nobody else has.
         """
         model = copy.deepcopy(self)
         model.attach(inputs)

@@ -33,7 +33,7 @@ class ClosedFormModel(Model):
     def over(self, items: ItemSide) -> Model:
         return _Renumbered(self, items.numbers)
 
-    def without_user(self, number: int, id_row: int | None, inputs: FitInputs) -> Model:
+    def without_user(self, number: int, rows: tuple[int, ...], inputs: FitInputs) -> Model:
         """Fitted again on the data without the user."""
         model = copy.copy(self)
         model.fit(inputs, _NoTraining())

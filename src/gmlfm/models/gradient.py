@@ -139,12 +139,14 @@ class GradientModel(nn.Module, Model):
         model._items = items.attributes
         return model
 
-    def without_user(self, number: int, id_row: int | None, inputs: FitInputs) -> GradientModel:
-        """The user's row becomes the unknown user's."""
+    def without_user(self, number: int, rows: tuple[int, ...], inputs: FitInputs) -> GradientModel:
+        """Each of the user's rows becomes the unknown one of its field."""
         model = self.over(inputs.items)
-        if id_row is not None:
+        if rows:
+            fields = inputs.layout.field_of_row()[list(rows)]
+            unknown = [inputs.layout.fields[field].unknown_row for field in fields]
             model.table = model.table.clone()
-            model.table[id_row] = model.table[inputs.layout.id_field("user").unknown_row]
+            model.table[list(rows)] = model.table[unknown]
         return model
 
     def score_all(self, users: UserSide, items: Ints, out: Floats | None = None) -> Floats:

@@ -77,11 +77,12 @@ class NGCF(FactorModel, PairwiseModel):
             [wide[: users.start], joined[:n_users], wide[users.stop : items.start], joined[n_users:], wide[items.stop :]]
         )
 
-    def without_user(self, number: int, id_row: int | None, inputs: FitInputs) -> GradientModel:
+    def without_user(self, number: int, rows: tuple[int, ...], inputs: FitInputs) -> GradientModel:
         """The graph, too, knows whom the user chose."""
-        model = super().without_user(number, id_row, inputs)
-        if id_row is not None and isinstance(model, NGCF):
-            model.edges = model.edges[:, model.edges[0] != id_row - self._user_rows[0]].contiguous()
+        model = super().without_user(number, rows, inputs)
+        if isinstance(model, NGCF):
+            places = torch.tensor(rows, dtype=model.edges.dtype) - self._user_rows[0]
+            model.edges = model.edges[:, ~torch.isin(model.edges[0], places)].contiguous()
             model._graph = None
         return model
 

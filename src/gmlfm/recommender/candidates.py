@@ -57,9 +57,8 @@ def _offered(index: RunIndex, stock: Stock) -> Ints:
         return index.candidates
     is_offered = data.single_unit_items.copy()
     is_offered[data.seen_items] = False
-    back = [item for item, kind in {item: kind for kind, items in stock.log for item in items}.items() if kind == "back"]
-    if back:
-        is_offered[index.run.encoder.item_numbers(back)] = True
+    numbers = index.run.encoder.item_numbers(stock.back())
+    is_offered[numbers[numbers >= 0]] = True
     if not (is_offered & data.single_unit_items).any():
         message = (
             "every item that sells once is sold, so sold ones are recommended; add_items (gmlfm add-items) brings new ones."

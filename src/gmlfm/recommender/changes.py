@@ -1,4 +1,4 @@
-"""Runs that differ from another without training: with more items in the catalogue, or without a user."""
+"""A run with more items in the catalogue, without training."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import warnings
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.columns import Origin, as_field, as_ids, as_text
-from gmlfm.data.dataset import Dataset, Side
-from gmlfm.data.encoding import Encoder
+from gmlfm.data.dataset import Side
 from gmlfm.data.interop import as_frame
 from gmlfm.data.schema import SideSchema
 from gmlfm.errors import DataError, OptionError, did_you_mean
@@ -45,6 +42,7 @@ def with_items(run: FittedRun, items: Any) -> FittedRun:
         encoder=encoder,
         encoded=encoded,
         extra_items=(*run.extra_items, *range(len(side), len(grown))),
+        n_added_items=run.n_added_items + len(ids),
     )
     return replace(changed, model=run.model.over(changed.inputs.items))
 
@@ -88,75 +86,3 @@ def _titles(table: pl.DataFrame, name: str | None, n: int) -> pl.Series:
     if name is None or name not in table.columns:
         return pl.Series("title", [None], dtype=pl.String).new_from_index(0, n)
     return as_text(table[name], _ORIGIN)
-
-
-def without_user(run: FittedRun, user: Any) -> FittedRun:
-    """The run without any trace of a user: id, attributes, history and the row that learned from it."""
-    if run.instances is not None:
-        raise OptionError("a run of the task 'implicit' draws its instances from all users again; train it anew without them.")
-    number = int(run.encoder.user_numbers([user])[0])
-    if number < 0:
-        raise DataError(f"the user '{user}' is unknown already.")
-    is_kept = run.data.user_numbers != number
-    data = _data_without(run.data, number, is_kept)
-    new_place = np.cumsum(is_kept) - 1
-    old = run.split
-    train, validation, test, unused = (
-        new_place[rows[is_kept[rows]]] for rows in (old.train, old.validation, old.test, old.unused)
-    )
-    split = replace(
-        old,
-        train=train,
-        validation=validation,
-        test=test,
-        unused=unused,
-        validation_groups=None if old.validation_groups is None else old.validation_groups[is_kept[old.validation]],
-        test_groups=None if old.test_groups is None else old.test_groups[is_kept[old.test]],
-        validation_candidates=_of_kept(old.validation_candidates, is_kept[old.validation]),
-        test_candidates=_of_kept(old.test_candidates, is_kept[old.test]),
-        data_hash=data.content_hash,
-    )
-    encoder, id_row = _encoder_without(run.encoder, number)
-    # What only this user had can still be recommended to others.
-    orphans = np.setdiff1d(run.data.seen_items, data.seen_items)
-    changed = replace(
-        run,
-        data=data,
-        split=split,
-        encoder=encoder,
-        encoded=encoder.encode(data),
-        extra_items=(*run.extra_items, *(int(item) for item in orphans)),
-    )
-    return replace(changed, model=run.model.without_user(number, id_row, changed.inputs))
-
-
-def _of_kept(lists: npt.NDArray[np.int32] | None, is_kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.int32] | None:
-    return None if lists is None else lists[is_kept]
-
-
-def _data_without(data: Dataset, number: int, is_kept: npt.NDArray[np.bool_]) -> Dataset:
-    is_other = np.arange(len(data.users)) != number
-    side = data.users
-    titles = None if side.titles is None else side.titles.filter(is_other)
-    fields = side.fields.filter(is_other) if side.fields.width else side.fields
-    users = Side(side.ids.filter(is_other), side.id_type, fields, titles, side.n_listed - (number < side.n_listed))
-    interactions = data.interactions.filter(is_kept)
-    numbers = interactions["user"].to_numpy()
-    renumbered = pl.Series("user", (numbers - (numbers > number)).astype(np.int32))
-    context = data.context.filter(is_kept) if data.context.width else data.context
-    return replace(data, interactions=interactions.with_columns(renumbered), context=context, users=users)
-
-
-def _encoder_without(encoder: Encoder, number: int) -> tuple[Encoder, int | None]:
-    """The user's text leaves the vocabulary; the row stays, so that no other row moves. Returns that row, too."""
-    index = next(index for index, field in enumerate(encoder.fields) if field.part == "user" and field.kind == "id")
-    texts = encoder.values[index]
-    place = texts.index_of(encoder.user_ids[number])
-    ids = encoder.user_ids.filter(np.arange(len(encoder.user_ids)) != number)
-    if place is None:
-        return replace(encoder, user_ids=ids), None
-    n_forgotten = sum(text.startswith("(forgotten ") for text in texts.to_list())
-    # scatter writes in place, and the run before keeps its texts
-    renamed = texts.clone().scatter(place, f"(forgotten {n_forgotten + 1})")
-    values = tuple(renamed if field == index else texts for field, texts in enumerate(encoder.values))
-    return replace(encoder, user_ids=ids, values=values), encoder.fields[index].offset + 2 + int(place)

@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
-import shutil
+import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from gmlfm.data.dataset import Dataset
+from gmlfm.data.forgetting import data_without
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.splits import AUTO
 from gmlfm.errors import DataError, GmlfmError, OptionError
 from gmlfm.evaluation.protocols import Evaluation, check_protocol
 from gmlfm.fitting import FittedRun, Refit, fit
-from gmlfm.fitting.plan import CHECKPOINTS, CHECKPOINTS_OF_REFIT
+from gmlfm.fitting.forgetting import without_user
 from gmlfm.models.base import Model
 from gmlfm.recommender import changes, reasons
 from gmlfm.recommender.candidates import as_ids, candidate_items, caps_of
 from gmlfm.recommender.evaluating import evaluate_other, evaluate_part
 from gmlfm.recommender.ranking import rank_for_newcomer, rank_for_users, score_given_pairs
 from gmlfm.recommender.run_index import RunIndex
-from gmlfm.recommender.stock import STOCK, Stock, read_marks
+from gmlfm.recommender.stock import BACK, SOLD, Stock
 from gmlfm.recommender.user_side import known_users
 from gmlfm.retrieval import DEFAULT_N
 from gmlfm.retrieval.explaining import Explanation, contrast
-from gmlfm.runs import MODEL_FOLDER, load_run, save_run
+from gmlfm.runs import RunFolder, claimed, run_path
 from gmlfm.training.settings import Settings
-from gmlfm.training.trainer import DivergedError, Observer
+from gmlfm.training.trainer import DivergedError, Observer, TrainingInterrupted
+
+
+@dataclass(frozen=True)
+class _State:
+    """What is fitted, what is looked up of it and what can be had: replaced as a whole, so that no thread sees two of them
+    mixed."""
+
+    run: FittedRun
+    index: RunIndex
+    stock: Stock
+
+    @classmethod
+    def of(cls, run: FittedRun, marks: Mapping[str, str] | None = None) -> _State:
+        return cls(run, RunIndex(run), Stock.over(run.encoder, marks))
 
 
 class Recommender:
@@ -50,13 +67,15 @@ class Recommender:
     ) -> None:
         self._params: dict[str, Any] = {"model": model, "task": task, "preset": preset, "device": device, **settings}
         self.settings = Settings.make(model, task, settings, preset)
-        self.about: dict[str, Any] = {}  # run.json of a loaded run
         self._device = device
-        self._run: FittedRun | None = None
-        self._index: RunIndex | None = None
-        self._stock = Stock(())
-        self._folder: Path | None = None
-        self._written: dict[Path, type[Model] | None] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._state: _State | None = None
+        self._saved: FittedRun | None = None  # the run as it is in the folder
+        self._folder: RunFolder | None = None
+        self._folders: dict[Path, RunFolder] = {}  # every one that this object wrote or was read from
+        self._changing = threading.RLock()
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The arguments that this Recommender was made with."""
@@ -79,7 +98,8 @@ class Recommender:
         shown = {name: value for name, value in self._params.items() if name not in ("model", "task")}
         defaults = {"preset": None, "device": "auto"}
         extra = "".join(f", {name}={value!r}" for name, value in shown.items() if defaults.get(name, ...) != value)
-        fitted = "not fitted" if self._run is None else f"fitted on '{self._run.data.name}', {self._run.refit.label}"
+        run = None if self._state is None else self._state.run
+        fitted = "not fitted" if run is None else f"fitted on '{run.data.name}', {run.refit.label}"
         return f"<Recommender('{self.settings.model}', '{self.settings.task}'{extra}): {fitted}>"
 
     def fit(
@@ -91,6 +111,7 @@ class Recommender:
         split_options: Mapping[str, Any] | None = None,
         out: str | Path | None = None,
         resume: bool = False,
+        force: bool = False,
         observer: Observer | None = None,
     ) -> Recommender:
         """Hold out what `split` says, stop early on validation; refit=True then trains again on train + validation.
@@ -99,57 +120,69 @@ class Recommender:
 
         data may be a prepared folder (PreparedData), which is trained from shard by shard.
         out: a run folder for the training curve and checkpoints, from which resume=True goes on; the model is saved there too.
-        Training that diverges raises DivergedError: with the best epoch before it fitted and saved, or, where nothing was
-        learned, without a model (`is_fitted`).
+        A folder with anything else in it is refused, and one with a run unless force=True replaces it. Users who were forgotten
+        there are left out. Training that diverges raises DivergedError, and Ctrl-C raises TrainingInterrupted: with the best
+        epoch before it fitted and saved, or, where nothing was learned, without a model (`is_fitted`).
         """
         if not isinstance(data, Dataset | PreparedData):
             raise OptionError(
                 f"fit takes a Dataset, not {type(data).__name__}; load_dataset({data!r:.40}) makes one of a path or name."
             )
-        folder = None if out is None else Path(out)
-        if folder is not None:
-            self._remember(folder, self.settings)  # checkpoints are there even if training never ends
-        run = fit(
-            data,
-            self.settings,
-            split=split,
-            split_options=split_options,
-            refit=refit,
-            folder=folder,
-            resume=resume,
-            device=self._device,
-            observer=observer,
-        )
-        self._take(run, Stock(run.data.items.ids.to_list()))
-        if folder is not None:
-            self.save(folder)
+        with self._claimed(out, resume=resume, force=force) as folder:
+            run = fit(
+                data if folder is None else _without_forgotten(data, folder),
+                self.settings,
+                split=split,
+                split_options=split_options,
+                refit=refit,
+                folder=None if folder is None else folder.path,
+                resume=resume,
+                device=self._device,
+                observer=observer,
+            )
+            with self._changing:
+                self._folder, self._saved = folder, None
+                self._state = _State.of(run, None if folder is None else folder.marks())
+                if folder is not None:
+                    self._save(folder)
+        if run.report.interrupted:
+            raise TrainingInterrupted(run.best_epoch)
         if run.report.diverged:
             raise DivergedError(run.report.diverged)
         return self
 
+    @contextmanager
+    def _claimed(self, out: str | Path | None, *, resume: bool, force: bool) -> Iterator[RunFolder | None]:
+        if out is None:
+            yield None
+            return
+        with claimed(out, self._class_of(self.settings), resume=resume, force=force) as folder:
+            self._folders[folder.path] = folder  # checkpoints are there even if training never ends
+            yield folder
+
     @property
     def fitted(self) -> FittedRun:
-        if self._run is None:
+        return self._fitted_state.run
+
+    @property
+    def _fitted_state(self) -> _State:
+        if self._state is None:
             raise OptionError("this Recommender is not fitted yet; call fit(data), or Recommender.load(folder).")
-        return self._run
+        return self._state
 
     @property
     def is_fitted(self) -> bool:
-        return self._run is not None
+        return self._state is not None
 
     @property
     def stock(self) -> Stock:
         """Which items are marked sold."""
-        return self._stock
-
-    def _take(self, run: FittedRun, stock: Stock) -> None:
-        self._run, self._index, self._stock = run, RunIndex(run), stock
+        return self._fitted_state.stock
 
     @property
-    def _lookup(self) -> RunIndex:
-        if self._index is None or self._index.run is not self.fitted:
-            self._index = RunIndex(self.fitted)
-        return self._index
+    def about(self) -> dict[str, Any]:
+        """run.json of the folder that the run was read from or saved in last; {} where there is none."""
+        return {} if self._folder is None else self._folder.about
 
     def evaluate(
         self,
@@ -188,11 +221,12 @@ class Recommender:
         they are ranked; at_most={"category": 2} holds within the ranking. A user of whom nothing at all is known gets what
         is popular; the score is then the share of training users who chose it.
         """
-        items = candidate_items(self._lookup, self._stock, n, filter, available, candidates)
+        state = self._fitted_state
+        items = candidate_items(state.index, state.stock, n, filter, available, candidates)
         ids = as_ids(users)
         if not ids:
             raise OptionError("users is empty; name one or more.")
-        return rank_for_users(self._lookup, ids, n, items, caps_of(self.fitted, at_most), context, seen=seen)
+        return rank_for_users(state.index, ids, n, items, caps_of(state.run, at_most), context, seen=seen)
 
     def recommend_for(
         self,
@@ -210,8 +244,9 @@ class Recommender:
         A model that learns a row for each user fits one to the history with everything else frozen; without a history the
         unknown row stands for them.
         """
-        items = candidate_items(self._lookup, self._stock, n, filter, available, "interactions")
-        return rank_for_newcomer(self.fitted, attributes, history, n, items, caps_of(self.fitted, at_most), context)
+        state = self._fitted_state
+        items = candidate_items(state.index, state.stock, n, filter, available, "interactions")
+        return rank_for_newcomer(state.run, attributes, history, n, items, caps_of(state.run, at_most), context)
 
     def predict(self, pairs: Any, *, context: Mapping[str, Any] | None = None) -> pl.DataFrame:
         """Scores of (user, item) pairs: a table with the columns user and item, or a list of pairs.
@@ -252,80 +287,103 @@ class Recommender:
         return reasons.directions(self.fitted, n)
 
     def mark_sold(self, items: Sequence[Any]) -> None:
-        """These items vanish from the next recommendation on, without training; saved with the run."""
-        self._mark(items, sold=True)
+        """These items vanish from the next recommendation on, without training; written to the run's folder at once."""
+        self._mark(items, SOLD)
 
     def mark_back(self, items: Sequence[Any]) -> None:
-        self._mark(items, sold=False)
+        self._mark(items, BACK)
 
-    def _mark(self, items: Sequence[Any], *, sold: bool) -> None:
-        ids = as_ids(items)
-        numbers = self.fitted.encoder.item_numbers(ids)
-        if (numbers < 0).any():
-            raise DataError(f"the item '{ids[int((numbers < 0).argmax())]}' is not in the catalogue; nothing was marked.")
-        self._stock.mark(numbers, [str(item) for item in ids], sold=sold)
+    def _mark(self, items: Sequence[Any], kind: str) -> None:
+        with self._changing:
+            state, ids = self._fitted_state, as_ids(items)
+            numbers = state.run.encoder.item_numbers(ids)
+            if (numbers < 0).any():
+                raise DataError(f"the item '{ids[int((numbers < 0).argmax())]}' is not in the catalogue; nothing was marked.")
+            names = [str(state.run.encoder.item_ids[int(number)]) for number in numbers]
+            if self._folder is None:
+                marks: Mapping[str, str] = {**state.stock.marks, **dict.fromkeys(names, kind)}
+            else:
+                marks = self._folder.mark(names, kind)
+            self._state = _State(state.run, state.index, Stock.over(state.run.encoder, marks))
 
     def add_items(self, items: Any) -> None:
         """New items enter the catalogue from their attributes alone: a table with the columns of the item table."""
-        run = changes.with_items(self.fitted, items)
-        self._take(run, self._stock.over(run.data.items.ids.to_list()))
+        with self._changing:
+            self._state = _State.of(changes.with_items(self.fitted, items), self.stock.marks)
 
     def forget(self, user: Any) -> None:
         """The user's id, attributes, history and row are gone, and they are unknown from then on: here, and in every folder
-        that this Recommender wrote or was loaded from. A folder that could not be changed is named in a warning."""
-        is_gone_elsewhere = False
-        for folder, model in self._written.items():
-            if folder != self._folder:
-                is_gone_elsewhere |= _forget_in(folder, model, user)
-        if is_gone_elsewhere and self.fitted.encoder.user_numbers([user])[0] < 0:
-            return
-        self._take(changes.without_user(self.fitted, user), self._stock)
-        if self._folder is not None:
-            self.save(self._folder)
-            for name in (CHECKPOINTS, CHECKPOINTS_OF_REFIT):  # their optimiser state remembers the user
-                shutil.rmtree(self._folder / name, ignore_errors=True)
+        that this Recommender wrote or was loaded from. Weights that others share stay as they were trained. A folder that
+        could not be changed is named in a warning."""
+        with self._changing:
+            is_gone = self._folder is not None and self._folder.forget(user, self._saved)
+            for folder in self._folders.values():
+                try:
+                    is_gone |= folder is not self._folder and folder.forget(user, None)
+                except GmlfmError as error:
+                    warnings.warn(
+                        f"{folder.path} may still hold the user '{user}' ({error}) and should be deleted.", stacklevel=2
+                    )
+            state = self._state
+            if state is None or (is_gone and state.run.encoder.user_numbers([user])[0] < 0):
+                return
+            is_saved = state.run is self._saved
+            self._state = _State.of(without_user(state.run, user), state.stock.marks)
+            self._saved = self._state.run if is_saved else None
 
-    def save(self, folder: str | Path) -> None:
-        self._folder = self._remember(Path(folder), self.fitted.settings)
-        save_run(self.fitted, self._folder, {STOCK: self._stock.to_text()})
-        self._stock.keep_in(self._folder / MODEL_FOLDER / STOCK)
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
+        """Write the run, so that the folder holds the old one or the new one, whatever happens.
 
-    def _remember(self, folder: Path, settings: Settings) -> Path:
-        """Every folder that this object writes or is read from, with the class of a model that has no registered name.
-
-        Absolute, so that a change of the working folder does not hide what was written.
+        A folder that holds another run, or was changed by somebody else since it was read, is refused unless force=True.
         """
-        self._written[folder.absolute()] = settings.info.cls if ":" in settings.model else None
-        return folder.absolute()
+        with self._changing:
+            path = run_path(folder).absolute()
+            known = self._folders.get(path) or RunFolder(path, self._class_of(self.fitted.settings))
+            self._save(known, force=force)
+            self._folders[path] = known
+
+    def _save(self, folder: RunFolder, *, force: bool = False) -> None:
+        state = self._fitted_state
+        run = folder.save(state.run, marks=state.stock.marks, origin=self._folder, force=force)
+        self._state = _State.of(run, folder.marks())
+        self._folder, self._saved = folder, run
+
+    @staticmethod
+    def _class_of(settings: Settings) -> type[Model] | None:
+        """Of a model that has no registered name."""
+        return settings.info.cls if ":" in settings.model else None
 
     @classmethod
     def load(cls, folder: str | Path, model: str | type[Model] | None = None) -> Recommender:
         """A saved run. model: the class of a run whose model is not gmlfm's own, or 'module:Class'."""
-        run, about = load_run(Path(folder), model)
+        run_folder = RunFolder(Path(folder), model)
+        run = run_folder.load()
         settings = run.settings
         named = {"task": settings.task, "preset": settings.preset, **settings.to_dict()["settings"]}
         recommender = cls.__new__(cls)
         recommender._params = {"model": model or settings.model, **named, "device": "auto"}
-        recommender.settings, recommender.about, recommender._device = settings, about, "auto"
-        recommender._written = {}
-        recommender._folder = recommender._remember(Path(folder), settings)
-        stock_file = recommender._folder / MODEL_FOLDER / STOCK
-        recommender._take(run, Stock(run.data.items.ids.to_list(), read_marks(stock_file)))
-        recommender._stock.keep_in(stock_file)
+        recommender.settings, recommender._device = settings, "auto"
+        recommender._begin()
+        recommender._state = _State.of(run, run_folder.marks())
+        recommender._folder, recommender._saved = run_folder, run
+        recommender._folders = {run_folder.path: run_folder}
         return recommender
 
 
-def _forget_in(folder: Path, model: type[Model] | None, user: Any) -> bool:
-    """Whether a run on disk held the user, who is gone from it now. It may be of other data than the run at hand, so it is
-    changed as it stands, and not replaced."""
-    if not folder.exists():
-        return False
-    try:
-        other = Recommender.load(folder, model)
-        if other.fitted.encoder.user_numbers([user])[0] < 0:
-            return False
-        other.forget(user)
-    except GmlfmError as error:
-        warnings.warn(f"{folder} may still hold the user '{user}' ({error}) and should be deleted.", stacklevel=3)
-        return False
-    return True
+def _without_forgotten(data: Dataset | PreparedData, folder: RunFolder) -> Dataset | PreparedData:
+    """The data without the users who were forgotten in this folder."""
+    if isinstance(data, PreparedData):
+        if folder.forgotten_among(data.side("users")["id"]):
+            raise DataError(
+                f"{data.folder} holds users who were forgotten in {folder.path}; prepare the data anew without them, or train "
+                "in a new folder."
+            )
+        return data
+    forgotten = set(folder.forgotten_among(data.users.ids))
+    if not forgotten:
+        return data
+    numbers = [number for number, user in enumerate(data.users.ids) if user in forgotten]
+    noun = "user who was forgotten" if len(numbers) == 1 else "users who were forgotten"
+    message = f"{len(numbers):,} {noun} in {folder.path} will be left out of its training; to train on all, take a new folder."
+    warnings.warn(message, stacklevel=3)
+    return data_without(data, numbers)[0]

@@ -57,6 +57,8 @@ def field_importance(run: FittedRun, *, retrain: bool, report: Callable[[str], N
         if retrain:
             report(f"training without {part}.{name}")
             other = fit(_dropped(run.data, part, name), run.settings, split=run.split.name, split_options=_options(run))
+            if other.report.interrupted:
+                raise KeyboardInterrupt
             without = sign * (run.validation[metric] - other.validation[metric])
         rows.append((part, name, lost, without))
     schema = {"part": pl.String, "field": pl.String, "shuffled": pl.Float64, "without": pl.Float64}

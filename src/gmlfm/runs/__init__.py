@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from gmlfm.runs.folder import MODEL_FOLDER, load_run, save_run
+from gmlfm.runs.claiming import claimed, run_path
+from gmlfm.runs.generation import load_run, model_folder, save_run
+from gmlfm.runs.run_folder import RunFolder
 
-__all__ = ["MODEL_FOLDER", "load_run", "save_run"]
+__all__ = ["RunFolder", "claimed", "load_run", "model_folder", "run_path", "save_run"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from gmlfm.fitting import Refit
 
-FORMAT = 3
+FORMAT = 4
 
 
 def _from_2(about: dict[str, Any]) -> dict[str, Any]:
@@ -18,7 +18,13 @@ def _from_2(about: dict[str, Any]) -> dict[str, Any]:
     return {**migrated, **({"refit": refits[0]} if refits else {}), "format": 3}
 
 
-_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {2: _from_2}
+def _from_3(about: dict[str, Any]) -> dict[str, Any]:
+    """Format 3 had one generation, RUN/model, with run.json and the marks of items in it, and no checksums."""
+    unknown_then = {"files": {}, "generation": "", "version": "", "replayed": -1, "interrupted": False, "added_items": 0}
+    return {**about, **unknown_then, "format": 4}
+
+
+_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {2: _from_2, 3: _from_3}
 
 
 def migrate(about: dict[str, Any]) -> dict[str, Any]:

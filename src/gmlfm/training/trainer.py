@@ -32,6 +32,14 @@ class DivergedError(GmlfmError):
     exit_code = 1
 
 
+class TrainingInterrupted(KeyboardInterrupt):
+    """Somebody stopped the training; the best epoch so far is kept."""
+
+    def __init__(self, best_epoch: int, message: str = "") -> None:
+        super().__init__(message or f"the training was interrupted; the best epoch so far, {best_epoch}, is kept.")
+        self.best_epoch = best_epoch
+
+
 @dataclass(frozen=True)
 class EpochReport:
     """One line of curve.jsonl."""
@@ -88,6 +96,7 @@ class Trainer(ABC):
         self.best_epoch = 0
         self.best = BestWeights()
         self.diverged = ""
+        self.interrupted = False
         self.start_loss, self.n_above_start = math.nan, 0
 
     @property
@@ -137,12 +146,31 @@ class Trainer(ABC):
         Training that diverges ends with the best epoch so far (`diverged` says why), or raises where nothing was learned: a
         loss, weight or score is no number; all scores are the same; the loss is above its start. With a high lr the first
         epochs may end above the start and the next ones learn, so three of them in a row (or `patience`) end training. None of
-        them is the best.
+        them is the best. Ctrl-C ends it likewise with the best epoch so far (`interrupted`), or raises where there is none.
         """
         if self.options.threads is not None:
             torch.set_num_threads(self.options.threads)
-        patience = self.patience if validate else self.options.epochs + 1
         divergence: DivergedError | None = None
+        try:
+            divergence = self._run_epochs(validate, metric, observer)
+        except KeyboardInterrupt:
+            if not self.best:
+                raise
+            self.interrupted = True
+        if divergence is None and self.n_above_start and not self.interrupted:
+            divergence = DivergedError(
+                f"the loss after epoch {self.epoch} is above the {self.start_loss:.4g} that it started from; {self._remedy}"
+            )
+        if divergence is not None and not self.best:
+            raise DivergedError(f"nothing was learned: {divergence}") from divergence
+        if divergence is not None:
+            self.diverged = f"the weights of epoch {self.best_epoch} are kept: {divergence}"
+        if self.best:
+            self.restore_best()
+
+    def _run_epochs(self, validate: Validate | None, metric: str, observer: Observer) -> DivergedError | None:
+        """Until patience or epochs are at their end; returns why training diverged, if it did within an epoch."""
+        patience = self.patience if validate else self.options.epochs + 1
         while self.epoch < self.options.epochs and self.epoch - self.best_epoch < patience:
             is_warming = self.epoch < self.warm_epochs < self.options.epochs
             started = time.perf_counter()
@@ -152,8 +180,7 @@ class Trainer(ABC):
                 self._check_epoch(is_warming)
                 results = self._validated(validate)
             except DivergedError as error:
-                divergence = error
-                break
+                return error
             self.epoch += 1
             value = _higher_is_better(results, metric) if validate else float(self.epoch)
             is_best = value > self.best_value and not self.n_above_start and not is_warming
@@ -166,16 +193,7 @@ class Trainer(ABC):
             observer.on_epoch(EpochReport(self.epoch, loss, results, is_best, seconds, speed), self)
             if self.n_above_start >= min(self.patience, _MOST_ABOVE_START):
                 break
-        if divergence is None and self.n_above_start:
-            divergence = DivergedError(
-                f"the loss after epoch {self.epoch} is above the {self.start_loss:.4g} that it started from; {self._remedy}"
-            )
-        if divergence is not None and not self.best:
-            raise DivergedError(f"nothing was learned: {divergence}") from divergence
-        if divergence is not None:
-            self.diverged = f"the weights of epoch {self.best_epoch} are kept: {divergence}"
-        if self.best:
-            self.restore_best()
+        return None
 
     def _check_epoch(self, is_warming: bool) -> None:
         """Of the epoch that just ended. Warm epochs train another loss than that of the start."""

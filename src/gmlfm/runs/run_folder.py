@@ -1,0 +1,214 @@
+"""A run folder as one process knows it: what it read or wrote there last, and what others did to it since.
+
+Writers take turns. Sold, back and forget are recorded in the event log and hold whatever else happens to the folder; every
+other change is refused where somebody else changed the run in the meantime.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from gmlfm.data.forgetting import names
+from gmlfm.errors import DataError
+from gmlfm.fitting import FittedRun
+from gmlfm.fitting.forgetting import without_user, without_users
+from gmlfm.models.base import Model
+from gmlfm.runs.events import BACK, FORGOT, SOLD, Event, EventLog, forgetting_of, forgotten_users, last_number, marks_of
+from gmlfm.runs.generation import load_run, read_about, save_run
+from gmlfm.runs.layout import (
+    EVENTS,
+    OLD_MODEL,
+    OLD_STOCK,
+    REPORT,
+    clear_rests,
+    clear_training,
+    holds_a_run,
+    holds_a_training,
+    refuse_foreign_files,
+    rests,
+)
+from gmlfm.runs.locking import LockedError, training_lock, writers_lock
+from gmlfm.storage import write_text
+
+
+class RunFolder:
+    """path: absolute, so that a change of the working folder does not hide what was written.
+
+    about: run.json as it was last read or written here, {} before that; model: the class of a run whose model has no name.
+    """
+
+    def __init__(self, path: Path, model: type[Model] | str | None = None) -> None:
+        self.path, self.model = path.absolute(), model
+        self.about: dict[str, Any] = {}
+        self.replaces_damage = False  # a run that cannot be read any more, which a training was told to replace
+        self._log = EventLog(self.path / EVENTS)
+
+    def load(self) -> FittedRun:
+        """The run as it is now, without the users who were forgotten; what a death left behind is cleared."""
+        run, about = load_run(self.path, self.model)
+        events = self._log.events()  # after the run: who is forgotten in between is in this list
+        forgotten = forgotten_users(events, run.encoder.user_ids, since=int(about["replayed"]))
+        run = without_users(run, forgotten)
+        self.about = about
+        if forgotten or rests(self.path, str(about["generation"])):
+            with suppress(DataError):  # a folder that cannot be written now is cleared by the next one who can
+                self._finish_what_was_begun(run, str(about["check"]), events if forgotten else None)
+        return run
+
+    def marks(self) -> dict[str, str]:
+        """By item: was it marked sold or back last?"""
+        return marks_of(self._events())
+
+    def mark(self, items: list[str], kind: str) -> dict[str, str]:
+        """Record items as sold or back; returns all marks, others' included. It is on the disk then."""
+        assert kind in (SOLD, BACK)
+        with writers_lock(self.path):
+            self._keep_old_marks()
+            return marks_of(self._log.append({"kind": kind, "items": items}))
+
+    def save(
+        self, run: FittedRun, *, marks: Mapping[str, str] | None = None, origin: RunFolder | None = None, force: bool = False
+    ) -> FittedRun:
+        """Make it the folder's run; returns it without the users who were forgotten there in the meantime.
+
+        marks, origin: what was marked, and the folder where users were forgotten, of a run that comes from elsewhere.
+        Refused where the folder holds a run that is not the one that was read or written here last, unless it is forced.
+        """
+        if not holds_a_run(self.path):
+            refuse_foreign_files(self.path)
+        with writers_lock(self.path):
+            if holds_a_run(self.path) and not force and not self.replaces_damage:
+                self._refuse_others()
+            self._keep_old_marks()
+            self._take_over(marks or {}, origin)
+            events = self._log.events()
+            run = without_users(run, forgotten_users(events, run.encoder.user_ids))
+            self.about = save_run(run, self.path, replayed=last_number(events))
+            self.replaces_damage = False
+        return run
+
+    def forget(self, user: Any, run: FittedRun | None) -> bool:
+        """Take a user out of the folder: its run, its events, its checkpoints. Returns whether the run had them.
+
+        run: the folder's run as this process holds it, if it does; it is used where nobody else changed the folder since. A
+        write that fails leaves everything as it was.
+        """
+        if not holds_a_run(self.path) and not holds_a_training(self.path):
+            return False
+        with writers_lock(self.path):
+            if not holds_a_run(self.path):
+                new_text, _ = self._log.text_without(str(user))
+                write_text(self._log.path, new_text)
+                self._forget_in_training(str(user))
+                return False
+            self._keep_old_marks()
+            about = read_about(self.path)
+            if run is None or about["check"] != self.about.get("check"):
+                run, about = load_run(self.path, self.model)
+            pending = forgotten_users(self._log.events(), run.encoder.user_ids, since=int(about["replayed"]))
+            run = without_users(run, pending)
+            number = int(run.encoder.user_numbers([user])[0])
+            if number < 0:
+                return False
+            user = str(run.encoder.user_ids[number])
+            text, events = self._log.text_without(user)
+            is_current = about["check"] == self.about.get("check")
+            about = save_run(
+                without_user(run, user),
+                self.path,
+                version=about["version"],
+                replayed=last_number(events),
+                also={self._log.path: text},
+                is_urgent=True,
+            )
+            if is_current:
+                self.about = about
+            self._forget_in_training(user)
+        return True
+
+    @property
+    def n_forgotten(self) -> int:
+        return sum(event["kind"] == FORGOT for event in self._log.events())
+
+    def forgotten_among(self, ids: Iterable[str]) -> list[str]:
+        """Which of these users were forgotten in this folder: a new training leaves them out."""
+        return forgotten_users(self._log.events(), ids)
+
+    def _take_over(self, marks: Mapping[str, str], origin: RunFolder | None) -> None:
+        here = self._log.events()
+        # A log that has begun has a salt of its own, to which another's hashes mean nothing.
+        events = [] if origin is None or here else forgetting_of(origin._log.events())
+        events += _as_events({item: kind for item, kind in marks.items() if marks_of(here).get(item) != kind})
+        if events:
+            self._log.append(*events)
+
+    def _refuse_others(self) -> None:
+        version = read_about(self.path)["version"]
+        if not self.about:
+            raise DataError(f"{self.path} holds another run; choose a new folder, or replace it on purpose (force).")
+        if version != self.about["version"]:
+            raise DataError(
+                f"{self.path} was changed by somebody else since it was read here; load it again, or replace it on purpose "
+                "(force)."
+            )
+
+    def _finish_what_was_begun(self, run: FittedRun, check: str, events: list[Event] | None) -> None:
+        """events: those that the run on the disk does not have in it yet."""
+        with writers_lock(self.path, seconds=0.0):
+            about = read_about(self.path)
+            if about["check"] != check:
+                return
+            if events is not None:
+                n = last_number(events)
+                self.about = save_run(run, self.path, version=about["version"], replayed=n, is_urgent=True)
+                return
+            clear_rests(self.path, about["generation"])
+
+    def _forget_in_training(self, user: str) -> None:
+        """An optimiser's state remembers every user. A training that runs at the moment clears its own when it ends."""
+        with suppress(LockedError), training_lock(self.path):
+            clear_training(self.path)
+        report = self.path / REPORT
+        if report.is_file() and not report.is_symlink() and names(report.read_text(encoding="utf-8", errors="replace"), user):
+            report.unlink()
+
+    def _events(self) -> list[Event]:
+        return self._log.events() or [{"kind": kind, "items": items} for kind, items in _old_marks(self.path)]
+
+    def _keep_old_marks(self) -> None:
+        """Formats 2 and 3 had the marks in the generation itself, which is about to be replaced."""
+        old = _old_marks(self.path)
+        if old and not self._log.events():
+            self._log.append(*({"kind": kind, "items": items} for kind, items in old))
+
+
+def _as_events(marks: Mapping[str, str]) -> list[Event]:
+    kinds = {kind: [item for item, last in marks.items() if last == kind] for kind in (SOLD, BACK)}
+    return [{"kind": kind, "items": items} for kind, items in kinds.items() if items]
+
+
+def _old_marks(folder: Path) -> list[tuple[str, list[str]]]:
+    """The marks of formats 2 and 3, a line each; a last line cut short by a crash does not count."""
+    path = folder / OLD_MODEL / OLD_STOCK
+    try:
+        texts = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read ({error}).") from error
+    marks: list[tuple[str, list[str]]] = []
+    for number, text in enumerate(texts, start=1):
+        try:
+            kind, items = json.loads(text) if text else (SOLD, [])
+            if kind not in (SOLD, BACK) or not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+                raise ValueError(kind)
+        except (ValueError, TypeError, RecursionError) as error:
+            if number == len(texts):
+                break
+            raise DataError(f"{path} is damaged in line {number} ({error}).") from error
+        marks += [(kind, items)] if items else []
+    return marks
