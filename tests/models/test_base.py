@@ -135,7 +135,7 @@ def test_without_a_user_a_copy_is_attached_to_the_data_that_are_left() -> None:
             self.inputs_seen = inputs
 
     model, inputs = Attached(), inputs_of()
-    without = model.without_user(0, None, inputs)
+    without = model.without_user(0, (), inputs)
     assert isinstance(without, Attached)
     assert without.inputs_seen is inputs
     assert without.sizes is not model.sizes

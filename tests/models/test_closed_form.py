@@ -88,7 +88,7 @@ def test_without_a_user_it_is_fitted_again_and_the_model_at_hand_stays(cls: Any)
     model = fitted(cls)
     before = score_all(model)
     rest = np.delete(HISTORY, 2, axis=0)
-    without = model.without_user(2, None, inputs_of(rest))
+    without = model.without_user(2, (), inputs_of(rest))
     expected = cls()
     expected.fit(inputs_of(rest), NO_PLAN)
     np.testing.assert_array_equal(score_all(without, 3), score_all(expected, 3))
@@ -113,4 +113,4 @@ def test_a_model_of_a_few_lines_is_whole_and_cannot_be_trained_by_steps() -> Non
     assert not Constant.learns_in_epochs
     np.testing.assert_array_equal(Constant().score_pairs(users_of([0, 1]), np.zeros((2, 3), np.int32)), np.ones((2, 3)))
     with pytest.raises(OptionError, match="Constant is fitted at once; it cannot be trained by steps"):
-        Constant().without_user(0, None, inputs_of())
+        Constant().without_user(0, (), inputs_of())

@@ -162,16 +162,18 @@ def test_a_model_that_is_part_of_another_is_saved_with_it() -> None:
     assert set(nn.Sequential(model).state_dict()) == {f"0.{name}" for name in model.dense_state()}
 
 
-@pytest.mark.parametrize("id_row", [4, None])
-def test_without_a_user_their_row_is_the_unknown_users(id_row: int | None) -> None:
+@pytest.mark.parametrize("rows", [(4,), (), (4, 9)])
+def test_without_a_user_their_rows_are_the_unknown_ones_of_their_fields(rows: tuple[int, ...]) -> None:
     model = attached()
     before = model.table.clone()
-    without = model.without_user(1, id_row, attribute_inputs())
+    without = model.without_user(1, rows, attribute_inputs())
     assert torch.equal(model.table, before)
     expected = before.clone()
-    if id_row is not None:
-        expected[id_row] = before[1]
+    for row in rows:
+        field = next(field for field in LAYOUT.fields if field.offset <= row < field.end)
+        expected[row] = before[field.unknown_row]
     assert torch.equal(without.table, expected)
+    assert len({int(LAYOUT.field_of_row()[row]) for row in rows}) == len(rows)
 
 
 def test_fitting_attaches_the_data_hands_over_the_graph_and_trains_by_the_plan() -> None:

@@ -76,7 +76,7 @@ def test_a_forgotten_user_leaves_the_graph_of_a_copy_alone() -> None:
     model.attach(attribute_inputs())
     users, items = UserSide(np.arange(4, dtype=np.int32), attribute_inputs().encoded.user), np.arange(5, dtype=np.int32)
     scores = model.score_all(users, items)  # by now the graph is a sparse matrix
-    without = model.without_user(0, 3, attribute_inputs())
+    without = model.without_user(0, (3, 9), attribute_inputs())
     assert isinstance(without, NGCF)
     assert without.edges.tolist() == [[3], [9]]  # row 4 is the fourth node; row 14 follows the six users as the fourth item
     assert model.edges.shape == (2, 3)

@@ -72,8 +72,7 @@ def test_a_file_or_a_link_to_nowhere_is_no_folder(tmp_path: Path) -> None:
     for name, message in (
         ("file", "is a file"),
         ("link", "leads nowhere"),
-        ("a\0b", "cannot be a run folder"),
-        ("x" * 300, ""),
+        ("x" * 300, "File name too long"),
     ):
         with pytest.raises(DataError, match=message) as caught:
             _train(tmp_path / name)

@@ -25,7 +25,6 @@ from gmlfm.cli.options import (
 from gmlfm.cli.output import note, show_rows, users_not_known, warnings_as_notes
 from gmlfm.cli.progress import bar
 from gmlfm.errors import DataError, OptionError
-from gmlfm.runs.locking import writers_lock
 from gmlfm.storage import new_file, refuse_special_file, reporting_write_errors, write_text
 
 if TYPE_CHECKING:
@@ -143,6 +142,8 @@ def _available(text: str, recommender: Recommender) -> list[str]:
 
 def _write_all(recommender: Recommender, options: argparse.Namespace, choices: dict[str, Any]) -> None:
     """Parts beside the target, joined when all are written; a part that exists is not computed again."""
+    from gmlfm.runs.locking import writers_lock
+
     if not options.out or not options.out.endswith(".parquet"):
         raise OptionError("--all needs --out FILE.parquet.")
     target = Path(options.out)

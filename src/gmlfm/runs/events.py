@@ -59,7 +59,7 @@ class EventLog:
         start = read.events[-1]["n"] + 1 if read.events else 0
         has_header = bool(read.events) or (bool(contents) and contents[0]["kind"] == LOG)
         new = _numbered(contents if has_header else [_header(), *contents], start)
-        text = "".join(_line(event) for event in new).encode()
+        text = "".join(_encoded(event) for event in new).encode()
         try:
             handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
             try:
@@ -77,7 +77,7 @@ class EventLog:
         events = self._refresh().events or _numbered([_header()], 0)
         kept = [event for event in events if event["kind"] == FORGOT or event.get("user") != user]
         kept += _numbered([{"kind": FORGOT, "user": _hash_of(events[0]["salt"], user)}], events[-1]["n"] + 1)
-        return "".join(_line(event) for event in kept), kept
+        return "".join(_encoded(event) for event in kept), kept
 
     def _refresh(self) -> _Read:
         try:
@@ -140,7 +140,7 @@ def _numbered(contents: Iterable[Event], start: int) -> list[Event]:
     return [{"n": start + place, **content, "at": now} for place, content in enumerate(contents)]
 
 
-def _line(event: Event) -> str:
+def _encoded(event: Event) -> str:
     return json.dumps({**event, "check": _check(event)}) + "\n"
 
 
@@ -148,10 +148,10 @@ def _check(event: Event) -> str:
     return hashlib.sha256(json.dumps(event, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _parsed(line: bytes) -> Event | None:
+def _parsed(text: bytes) -> Event | None:
     """None where it is no event, or not the one that was written."""
     try:
-        event = json.loads(line)
+        event = json.loads(text)
         check = event.pop("check")
         name, kind = _CONTENT[event["kind"]]
         is_whole = check == _check(event) and isinstance(event[name], kind) and isinstance(event["n"], int)

@@ -103,12 +103,12 @@ def new_generation(folder: Path) -> Path:
 
 def rests(folder: Path, current: str) -> list[Path]:
     """What only a death leaves: generations that run.json does not name, and drafts. With no current one, all of them."""
-    generations, found = folder / GENERATIONS, [path for path in folder.iterdir() if _DRAFT.fullmatch(path.name)]
+    generations, left = folder / GENERATIONS, [path for path in folder.iterdir() if _DRAFT.fullmatch(path.name)]
     if generations.is_dir():
-        found += [path for path in generations.iterdir() if _is_generation(path) and path.name != current]
+        left += [path for path in generations.iterdir() if _is_generation(path) and path.name != current]
     if current and (folder / OLD_MODEL).is_dir() and not (folder / OLD_MODEL).is_symlink():
-        found.append(folder / OLD_MODEL)
-    return found
+        left.append(folder / OLD_MODEL)
+    return left
 
 
 def clear_rests(folder: Path, current: str, patience: float = 0.0) -> None:
