@@ -47,7 +47,7 @@ def main() -> None:
 
 def recommender(way: str, seed: int, options: argparse.Namespace, data: Dataset) -> Recommender:
     folder = options.runs / f"{way}-{seed}"
-    if (folder / "model").exists():
+    if (folder / "run.json").exists():
         return Recommender.load(folder)
     if way == "popularity":
         untrained = Recommender("popularity")

@@ -89,7 +89,7 @@ def run(model: str, data: Any, folder: Path) -> dict[str, Any]:
     """The weights' hash, tensor after tensor, and every figure of the validation and the test part."""
     task = "rating" if model == "mamo" else "topn"
     recommender = Recommender(model, task, seed=3, threads=1, device="cpu", **RUNS[model]).fit(data, out=folder)
-    weights = load_file(folder / "model" / "weights.safetensors")
+    weights = load_file(next(folder.rglob("weights.safetensors")))
     protocols = ("full", "sampled") if task == "topn" else ("full",)
     figures = {}
     for protocol in protocols:

@@ -31,7 +31,10 @@ class TrainingOptions:
     epochs: Annotated[int, Setting("the most epochs there may be", least=0)] = 50
     patience: Annotated[int | None, _PATIENCE] = None
     seed: Annotated[int, Setting("of weights, negatives and order", least=0, most=2**31 - 1)] = 0
-    threads: Annotated[int | None, Setting("of the processor; auto takes PyTorch's number", least=1)] = None
+    threads: Annotated[
+        int | None,
+        Setting("into which a step's work is cut; auto takes PyTorch's number, within a container's quota", least=1, most=1024),
+    ] = None
     engine: Annotated[str, Setting("who takes the steps: compiled kernels, eager PyTorch, or auto", check=one_of(ENGINES))] = (
         "auto"
     )

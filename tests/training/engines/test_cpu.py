@@ -17,6 +17,7 @@ from gmlfm.models.mf import MF
 from gmlfm.models.transfm import TransFM
 from gmlfm.training.engines.cpu import CpuEngine, cpu_engine
 from gmlfm.training.engines.eager import EagerEngine
+from gmlfm.training.engines.workers import WorkerCount, Workers
 from gmlfm.training.options import TrainingOptions
 from gmlfm.training.row_trainer import RowTrainer
 from gmlfm.training.sampling.groups import Batch
@@ -219,3 +220,47 @@ def test_a_row_outside_the_table_is_refused() -> None:
     batch.item_ids[3, 1, 0] = N_ROWS
     with pytest.raises(DataError, match="a batch names row 40; the table has 40"):
         list(engine_of(trainer).run(batch, 6))
+
+
+@pytest.mark.parametrize("model", [GMLFM(9, **GML["mahalanobis"], v_scale=0.5), FM(7, v_scale=0.5)], ids=["gml", "fm"])
+@pytest.mark.parametrize("threads", [2, 3, 5])
+def test_how_many_workers_take_the_parts_changes_no_bit(model: GradientModel, threads: int) -> None:
+    tables, losses = [], []
+    for n_workers in range(1, threads + 1):
+        trainer = started(copy.deepcopy(model), TrainingOptions(lr=1e-2, threads=threads))
+        engine = engine_of(trainer)
+        assert engine.n_threads == threads
+        engine._count, engine._workers = WorkerCount(n_workers), Workers(n_workers)
+        engine._count.candidates = [n_workers]
+        losses.append([loss for loss, _ in engine.run(batch_of(200, 3, 4, 2), 10)])
+        tables.append(trainer.table.clone())
+    assert all(torch.equal(table, tables[0]) for table in tables)
+    assert all(loss == losses[0] for loss in losses)
+
+
+def test_a_choice_that_changes_on_the_way_changes_no_bit() -> None:
+    class Alternating(WorkerCount):
+        """A step a block, by another number of workers each."""
+
+        @property
+        def next(self) -> int:
+            self._number = 1 + getattr(self, "_number", 0) % 3
+            return self._number
+
+        def steps_per_block(self, groups_per_step: int) -> int:
+            return 1
+
+        def record(self, workers: int, groups: int, seconds: float) -> None:
+            blocks.append((workers, groups))
+
+    tables, blocks = [], []
+    for is_changing in (False, True):
+        trainer = started(FM(7, v_scale=0.5), TrainingOptions(lr=1e-2, threads=3))
+        engine = engine_of(trainer)
+        if is_changing:
+            engine._count, engine._workers = Alternating(3), Workers(3)
+        list(engine.run(batch_of(95, 3, 4, 2), 10))
+        tables.append(trainer.table.clone())
+    assert torch.equal(tables[0], tables[1])
+    assert [groups for _, groups in blocks] == [10] * 9 + [5]
+    assert {workers for workers, _ in blocks} == {1, 2, 3}

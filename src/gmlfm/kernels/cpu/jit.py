@@ -28,13 +28,16 @@ _log = logging.getLogger("gmlfm")
 
 
 def compiled(function: Function) -> Function:
-    """One thread's work. Small functions are inlined by LLVM: numba's own inline="always" would change the order of sums."""
-    return _jit(function, parallel=False)
-
-
-def threaded(function: Function) -> Function:
-    """Loops over threads (prange) run at the same time."""
-    return _jit(function, parallel=True)
+    """Small functions are inlined by LLVM: numba's own inline="always" would change the order of sums. Never numba's
+    parallel=True: its threads spin without end while they wait, and end the process after a fork."""
+    folder, configured = _cache(), _config.CACHE_DIR
+    _config.CACHE_DIR = str(folder or "")
+    try:
+        make: Any = numba.njit(cache=folder is not None, fastmath=_RELAXED, error_model="numpy", nogil=True)
+        dispatcher: Function = make(function)
+    finally:
+        _config.CACHE_DIR = configured
+    return dispatcher
 
 
 def warn_if_compiling(kernel: Callable[..., Any]) -> None:
@@ -47,17 +50,6 @@ def warn_if_compiling(kernel: Callable[..., Any]) -> None:
         _log.warning("compiling the training kernels, about half a minute; %s cannot be written, so again next time", _root())
     elif not any(folder.rglob(f"*{dispatcher.py_func.__qualname__}*.nbc")):
         _log.warning("compiling the training kernels for this machine, about half a minute, once")
-
-
-def _jit(function: Function, *, parallel: bool) -> Function:
-    folder, configured = _cache(), _config.CACHE_DIR
-    _config.CACHE_DIR = str(folder or "")
-    try:
-        make: Any = numba.njit(cache=folder is not None, fastmath=_RELAXED, error_model="numpy", nogil=True, parallel=parallel)
-        dispatcher: Function = make(function)
-    finally:
-        _config.CACHE_DIR = configured
-    return dispatcher
 
 
 def _root() -> Path:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gmlfm.kernels.cpu.arrays import Floats, Ints, Rows, Rule
+from gmlfm.kernels.cpu.arrays import Floats, Ints, Longs, Rows, Rule
 from gmlfm.kernels.cpu.jit import compiled
 from gmlfm.kernels.cpu.maths import activate, add_scaled, through_activation, through_unit_length, to_unit_length
 from gmlfm.kernels.cpu.rows import update_row
@@ -30,7 +30,7 @@ class PairsShape(NamedTuple):
 
 class PairsWork(NamedTuple):
     """Buffers for one step of at most U distinct rows: features (n_layers + 1, U, K) from v to before unit length; z (U, K);
-    inverses: 1 / length; and for each thread the gradients of w (U, 1), v (U, K), z (U, K) and of the packed
+    inverses: 1 / length; and for each part the gradients of w (U, 1), v (U, K), z (U, K) and of the packed
     parameters."""
 
     rows: Ints
@@ -44,6 +44,7 @@ class PairsWork(NamedTuple):
     z_grads: Floats
     dense_grads: Floats
     losses: Floats
+    n_distinct: Longs
 
 
 @compiled

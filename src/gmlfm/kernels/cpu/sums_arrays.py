@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from gmlfm.kernels.cpu.arrays import Floats, Ints
+from gmlfm.kernels.cpu.arrays import Floats, Ints, Longs
 
 
 class SumsShape(NamedTuple):
@@ -18,7 +18,7 @@ class SumsShape(NamedTuple):
 
 
 class SumsWork(NamedTuple):
-    """Buffers for one step of at most U distinct rows (U, width), and for each thread the gradients of rows and bias."""
+    """Buffers for one step of at most U distinct rows (U, width), and for each part the gradients of rows and bias."""
 
     rows: Ints
     user_slots: Ints
@@ -27,6 +27,7 @@ class SumsWork(NamedTuple):
     row_grads: Floats
     dense_grads: Floats
     losses: Floats
+    n_distinct: Longs
 
 
 class GroupSums(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -16,13 +17,16 @@ from threadpoolctl import ThreadpoolController
 from gmlfm.errors import DataError
 from gmlfm.kernels.codes import ACTIVATION_CODES, LOSS_CODES, OPTIMISER_CODES
 from gmlfm.kernels.cpu.arrays import Dense, Floats, Groups, Rows, Rule
+from gmlfm.kernels.cpu.barrier import break_off, new_meeting
 from gmlfm.kernels.cpu.jit import warn_if_compiling
 from gmlfm.kernels.cpu.pairs_transform import PairsShape, PairsWork
 from gmlfm.kernels.cpu.steps import run_steps
 from gmlfm.kernels.cpu.sums_arrays import SumsShape, SumsWork
 from gmlfm.kernels.spec import KernelSpec, PairsSpec, SumsSpec
+from gmlfm.machine import usable_processors
 from gmlfm.training.engines.packed_params import PackedParams
 from gmlfm.training.engines.packing import bias_corrections, check_spec, mean_loss
+from gmlfm.training.engines.workers import WorkerCount, Workers
 from gmlfm.training.rows import RowOptimiser
 from gmlfm.training.sampling.groups import Batch
 
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
 
 _NO_STATE = np.zeros((1, 1), np.float32)
 _BLAS = ThreadpoolController()
-# Kernels share numba's threads, and one of its thread layers cannot be entered twice.
+# The BLAS has one number of threads for all who call it.
 _KERNEL_LOCK = threading.Lock()
 
 
@@ -41,7 +45,9 @@ class CpuEngine(ABC):
     takes_device_batches = False
 
     def __init__(self, spec: KernelSpec, rows: RowOptimiser, dense: torch.optim.Optimizer, options: TrainingOptions) -> None:
-        self.n_threads = min(options.threads or torch.get_num_threads(), _numba_threads())
+        self.n_threads = options.threads or min(torch.get_num_threads(), usable_processors())
+        most_workers = min(self.n_threads, usable_processors())
+        self._count, self._workers = WorkerCount(most_workers), Workers(most_workers)
         self._ids_only = spec.ids_only
         self._packed = PackedParams(spec.parameters, dense)
         packed = (self._packed.values, self._packed.first_moment, self._packed.second_moment, self._packed.updates)
@@ -77,8 +83,6 @@ class CpuEngine(ABC):
         """After all steps their mean loss and how many instances they had.
 
         Where a step's loss is no number, that loss, and the table as it was before the step."""
-        import numba
-
         groups = self.groups(batch)
         for ids in (groups.user_ids, groups.item_ids):
             # Compiled code writes wherever it is told to; this look costs a thousandth of the steps.
@@ -89,14 +93,28 @@ class CpuEngine(ABC):
         work = self.work(min(groups_per_step, len(batch)), groups)
         warn_if_compiling(run_steps)
         with _KERNEL_LOCK, one_blas_thread():
-            n_threads_before = numba.get_num_threads()
-            numba.set_num_threads(self.n_threads)
-            try:
-                run_steps(*self.shapes, rule, groups, groups_per_step, self.rows, self.dense, work, self.n_threads, losses)
-            finally:
-                numba.set_num_threads(n_threads_before)
+            self._run(rule, groups, groups_per_step, work, losses)
         self._packed.sync_optimiser()
         yield mean_loss(losses, len(batch), groups_per_step), batch.labels.size
+
+    def _run(self, rule: Rule, groups: Groups, groups_per_step: int, work: Any, losses: Floats) -> None:
+        """Block after block of steps, each by as many workers as are the fastest at the moment."""
+        first, count = 0, self._count
+        while first < len(losses):
+            last, n_workers = min(first + count.steps_per_block(groups_per_step), len(losses)), count.next
+            meeting = new_meeting()
+            shared = (rule, groups, groups_per_step, first, last, self.rows, self.dense, work, self.n_threads, losses, meeting)
+
+            def steps(worker: int, n_workers: int = n_workers, shared: tuple[Any, ...] = shared) -> None:
+                run_steps(*self.shapes, *shared, worker, n_workers)  # type: ignore[call-arg]
+
+            started = time.perf_counter()
+            self._workers.run(steps, n_workers, lambda meeting=meeting: break_off(meeting))  # type: ignore[misc]
+            n_groups = min(last * groups_per_step, len(groups.labels)) - first * groups_per_step
+            count.record(n_workers, n_groups, time.perf_counter() - started)
+            if not np.isfinite(losses[first:last]).all():
+                return
+            first = last
 
     def groups(self, batch: Batch) -> Groups:
         attributes = slice(0, 1) if self._ids_only else slice(None)
@@ -158,6 +176,7 @@ class PairsEngine(CpuEngine):
             self._floats(n_threads, most_rows, k),
             self._floats(n_threads, self.dense.values.size),
             self._floats(n_threads),
+            np.zeros(1, np.int64),
         )
 
 
@@ -178,6 +197,7 @@ class SumsEngine(CpuEngine):
             self._floats(n_threads, most_rows, width),
             self._floats(n_threads, 1),
             self._floats(n_threads),
+            np.zeros(1, np.int64),
         )
 
 
@@ -187,14 +207,6 @@ def cpu_engine(spec: KernelSpec, rows: RowOptimiser, dense: torch.optim.Optimize
         return PairsEngine(spec, rows, dense, options)
     assert isinstance(spec, SumsSpec)
     return SumsEngine(spec, rows, dense, options)
-
-
-def _numba_threads() -> int:
-    """The most threads that numba was started with."""
-    from numba.core import config
-
-    settings: Any = config
-    return int(settings.NUMBA_NUM_THREADS)
 
 
 def one_blas_thread() -> Any:
