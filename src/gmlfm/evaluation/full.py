@@ -8,19 +8,19 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from gmlfm.data.dataset import Rows
 from gmlfm.errors import DataError
 from gmlfm.evaluation.candidates import Candidates
 from gmlfm.evaluation.metrics import Places
 from gmlfm.retrieval import Ranker
+from gmlfm.retrieval.threads import in_threads, scoring_threads
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -55,40 +55,23 @@ def rank_all(ranker: Ranker, candidates: Candidates, n: int, report: Report | No
 
 
 def _ranked_blocks(ranker: Ranker, candidates: Candidates, n: int) -> Iterator[tuple[_Block, Places, Ints]]:
-    """The blocks in any order. Where a ranker can be asked by several threads, each of them scores and ranks blocks of its own.
-
-    Threads that meet after every product, as torch's do, wait for each other most of the time on a machine that does other
-    work beside: twenty times as long was measured.
-    """
-    n_threads = torch.get_num_threads()
-    in_threads = n_threads > 1 and getattr(ranker, "scores_in_threads", False)
-    blocks = _blocks(candidates, _SCORES_PER_BLOCK // n_threads if in_threads else _SCORES_PER_BLOCK)
-    with ThreadPoolExecutor(n_threads) as threads:
-        if not in_threads:
-            for block in blocks:
+    """Where a ranker can be asked by several threads, each of them scores and ranks blocks of its own."""
+    n_threads = scoring_threads()
+    if n_threads == 1 or not getattr(ranker, "scores_in_threads", False):
+        with ThreadPoolExecutor(n_threads) as threads:
+            for block in _blocks(candidates, _SCORES_PER_BLOCK):
                 yield (block, *_rank_block(ranker, candidates, block, n, threads, n_threads))
-            return
-        ranker.score_all(candidates.users[:1], candidates.pools.items, candidates.rows[:1])  # what is computed once, by one
-        memory = threading.local()
-        pending: dict[Future[tuple[Places, Ints]], _Block] = {}
-        torch.set_num_threads(1)
-        try:
-            for block in blocks:
-                pending[threads.submit(_rank_block, ranker, candidates, block, n, None, 1, memory)] = block
-                if len(pending) > n_threads:
-                    yield from _finished(pending)
-            while pending:
-                yield from _finished(pending)
-        finally:
-            for future in pending:
-                future.cancel()
-            torch.set_num_threads(n_threads)
+        return
+    memory = threading.local()
+    ranker.score_all(candidates.users[:1], candidates.pools.items, candidates.rows[:1])  # what is computed once, by one
 
+    def ranked(block: _Block | None) -> tuple[_Block, Places, Ints] | None:
+        return None if block is None else (block, *_rank_block(ranker, candidates, block, n, None, 1, memory))
 
-def _finished(pending: dict[Future[tuple[Places, Ints]], _Block]) -> Iterator[tuple[_Block, Places, Ints]]:
-    """Waits for a block or more, and takes them out of those that are pending."""
-    for future in wait(pending, return_when=FIRST_COMPLETED).done:
-        yield (pending.pop(future), *future.result())
+    blocks = _blocks(candidates, _SCORES_PER_BLOCK // n_threads)
+    for result in in_threads(ranked, itertools.chain([None], blocks), n_threads=n_threads):
+        if result is not None:
+            yield result
 
 
 def _blocks(candidates: Candidates, scores_per_block: int) -> Iterator[_Block]:

@@ -18,6 +18,7 @@ from gmlfm.recommender.candidates import as_ids
 from gmlfm.recommender.run_index import RunIndex
 from gmlfm.recommender.user_side import known_users, newcomer
 from gmlfm.retrieval import Cap, best_items
+from gmlfm.retrieval.threads import in_threads, scoring_threads
 
 Ints = npt.NDArray[np.int32]
 Context = Mapping[str, Any] | None
@@ -36,7 +37,8 @@ def _blocks(
 ) -> Iterator[pl.DataFrame]:
     run = index.run
     ids = run.encoder.ids_given(users)
-    for start in range(0, len(users), _USERS_PER_BLOCK):
+
+    def ranked_block(start: int) -> pl.DataFrame:
         numbers = run.encoder.user_numbers(list(users[start : start + _USERS_PER_BLOCK]))
         nothing = np.empty(0, np.int32)
         left_out = [nothing if seen or number < 0 else index.positives(int(number)) for number in numbers]
@@ -47,7 +49,10 @@ def _blocks(
         ranked = _ranked(run, scores, items, n, left_out, caps)
         place = ranked["place"].to_numpy()
         is_known = pl.Series("known", index.trained_users[numbers[place]])
-        yield ranked.with_columns(ids[start + place], is_known).select("user", pl.exclude("user", "place"))
+        return ranked.with_columns(ids[start + place], is_known).select("user", pl.exclude("user", "place"))
+
+    n_threads = scoring_threads() if run.model.scores_in_threads else 1
+    return in_threads(ranked_block, range(0, len(users), _USERS_PER_BLOCK), n_threads=n_threads)
 
 
 def rank_for_newcomer(

@@ -10,6 +10,9 @@ import numpy.typing as npt
 from gmlfm.data.dataset import Rows
 from gmlfm.data.encoding import Encoded
 from gmlfm.models.base import Floats, Ints, Model, UserSide
+from gmlfm.retrieval.threads import in_threads
+
+_USERS_PER_BLOCK = 512
 
 
 class Ranker(Protocol):
@@ -39,7 +42,14 @@ class ModelRanker:
         return UserSide(numbers, self._encoded.user_side(users, rows))
 
     def score_pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
-        return self.model.score_pairs(self.user_side(users, rows), items)
+        if len(users) <= _USERS_PER_BLOCK or not self.scores_in_threads:
+            return self.model.score_pairs(self.user_side(users, rows), items)
+
+        def scored(start: int) -> Floats:
+            block = slice(start, start + _USERS_PER_BLOCK)
+            return self.model.score_pairs(self.user_side(users[block], None if rows is None else rows[block]), items[block])
+
+        return np.concatenate(list(in_threads(scored, range(0, len(users), _USERS_PER_BLOCK))))
 
     def score_all(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
         return self.model.score_all(self.user_side(users, rows), items)
