@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from gmlfm.data.attributes import PADDING
+from gmlfm.forking import refuse_after_fork
 from gmlfm.models.gmlfm import GMLFM
 from gmlfm.models.gradient import Attributes
 from gmlfm.models.settings import convert_all, declared_settings
@@ -116,6 +117,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _machine(self, matrix: Any, targets: Any, loss: str) -> _Machine:
+        refuse_after_fork()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         return _Machine(
             sparse.csr_matrix(matrix, dtype=np.float64), np.asarray(targets, np.float32), loss, self.get_params(), seed

@@ -20,6 +20,7 @@ from gmlfm.errors import DataError, GmlfmError, OptionError
 from gmlfm.evaluation.protocols import Evaluation, check_protocol
 from gmlfm.fitting import FittedRun, Refit, fit
 from gmlfm.fitting.forgetting import without_user
+from gmlfm.forking import refuse_after_fork
 from gmlfm.models.base import Model
 from gmlfm.recommender import changes, reasons
 from gmlfm.recommender.candidates import as_ids, candidate_items, caps_of
@@ -124,6 +125,7 @@ class Recommender:
         there are left out. Training that diverges raises DivergedError, and Ctrl-C raises TrainingInterrupted: with the best
         epoch before it fitted and saved, or, where nothing was learned, without a model (`is_fitted`).
         """
+        refuse_after_fork()
         if not isinstance(data, Dataset | PreparedData):
             raise OptionError(
                 f"fit takes a Dataset, not {type(data).__name__}; load_dataset({data!r:.40}) makes one of a path or name."
@@ -166,6 +168,7 @@ class Recommender:
 
     @property
     def _fitted_state(self) -> _State:
+        refuse_after_fork()
         if self._state is None:
             raise OptionError("this Recommender is not fitted yet; call fit(data), or Recommender.load(folder).")
         return self._state
@@ -315,6 +318,7 @@ class Recommender:
         """The user's id, attributes, history and row are gone, and they are unknown from then on: here, and in every folder
         that this Recommender wrote or was loaded from. Weights that others share stay as they were trained. A folder that
         could not be changed is named in a warning."""
+        refuse_after_fork()
         with self._changing:
             is_gone = self._folder is not None and self._folder.forget(user, self._saved)
             for folder in self._folders.values():
@@ -356,6 +360,7 @@ class Recommender:
     @classmethod
     def load(cls, folder: str | Path, model: str | type[Model] | None = None) -> Recommender:
         """A saved run. model: the class of a run whose model is not gmlfm's own, or 'module:Class'."""
+        refuse_after_fork()
         run_folder = RunFolder(Path(folder), model)
         run = run_folder.load()
         settings = run.settings

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 
@@ -104,15 +103,3 @@ def test_a_worker_that_fails_is_heard_of_and_the_others_do_not_wait(failing: int
 
     with pytest.raises(ZeroDivisionError):
         workers.run(work, 2, met.abort)
-
-
-def test_after_a_fork_there_are_new_threads() -> None:
-    workers = Workers(2)
-    workers.run(lambda worker: None, 2, lambda: None)
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        workers.run(lambda worker: os.write(write, str(worker).encode()) and None, 2, lambda: None)
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
-    assert sorted(os.read(read, 10)) == sorted(b"01")

@@ -13,6 +13,7 @@ from gmlfm.data.sources.bazaar import bazaar_dataset
 from gmlfm.data.sources.catalogue import SOURCES
 from gmlfm.data.sources.tables import Table, read_table
 from gmlfm.errors import DataError, did_you_mean
+from gmlfm.forking import refuse_after_fork
 from gmlfm.storage import cache_folder
 
 
@@ -21,6 +22,7 @@ def load_dataset(where: str | Path, *, data_root: str | Path | None = None, stri
 
     The roots are `data_root`, then $GMLFM_DATA, then the user's cache folder.
     """
+    refuse_after_fork()
     location = locate(where, data_root)
     return bazaar_dataset() if location is None else load_schema(*location, strict=strict)
 

@@ -6,7 +6,6 @@ has no processor; fewer threads are then faster. What they compute is the same, 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -71,11 +70,11 @@ class WorkerCount:
 
 
 class Workers:
-    """Threads that wait between calls; the caller is the first of them. After a fork new ones are made."""
+    """Threads that wait between calls; the caller is the first of them."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._pool: tuple[int, ThreadPoolExecutor] | None = None
+        self._pool: ThreadPoolExecutor | None = None
 
     def run(self, work: Callable[[int], None], n_workers: int, broken: Callable[[], None]) -> None:
         """work(0) to work(n_workers - 1) at the same time. broken: called where one of them fails, so that nobody waits."""
@@ -95,6 +94,6 @@ class Workers:
                 other.result()
 
     def _threads(self) -> ThreadPoolExecutor:
-        if self._pool is None or self._pool[0] != os.getpid():
-            self._pool = os.getpid(), ThreadPoolExecutor(max(1, self._most - 1), thread_name_prefix="gmlfm")
-        return self._pool[1]
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(max(1, self._most - 1), thread_name_prefix="gmlfm")
+        return self._pool
