@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from gmlfm.errors import DataError
-from gmlfm.storage import cache_folder, free_memory, new_file, new_folder, write_text
+from gmlfm.storage import cache_folder, free_memory, is_private, new_file, new_folder, write_text
 
 
 def test_a_text_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
@@ -137,3 +137,33 @@ def test_a_full_disk_is_one_sentence_for_every_writer(tmp_path: Path) -> None:
     """)
     done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_folder_is_private_where_nobody_else_can_put_anything_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "outer" / "inner"
+    folder.mkdir(parents=True, mode=0o700)
+    assert is_private(folder)
+    folder.chmod(0o755)
+    assert is_private(folder)
+    folder.chmod(0o777)
+    assert not is_private(folder)
+    folder.chmod(0o700)
+    folder.parent.chmod(0o777)  # another folder could be put in its place
+    assert not is_private(folder)
+    folder.parent.chmod(0o1777)  # as /tmp: only the owner may rename
+    assert is_private(folder)
+    (tmp_path / "link").symlink_to(folder)
+    assert not is_private(tmp_path / "link")
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)
+    assert not is_private(folder)
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_group_of_the_users_own_is_nobody_else(is_own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.chmod(0o775)
+    monkeypatch.setattr("gmlfm.storage._is_named_like_user", lambda group: is_own)
+    assert is_private(folder) is is_own

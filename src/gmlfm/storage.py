@@ -3,8 +3,10 @@ And where the cache is, and how much memory is free."""
 
 from __future__ import annotations
 
+import grp
 import hashlib
 import os
+import pwd
 import shutil
 import stat
 import tempfile
@@ -137,6 +139,30 @@ def _umask() -> int:
 def cache_folder() -> Path:
     """The platform's folder for data that can be had again: ~/.cache/gmlfm on Linux."""
     return platformdirs.user_cache_path("gmlfm", appauthor=False, opinion=False)
+
+
+def is_private(folder: Path) -> bool:
+    """Whether nobody but this user, and root, can put anything into a folder, or another folder in its place."""
+    own = os.lstat(folder)
+    if not stat.S_ISDIR(own.st_mode) or own.st_uid != os.geteuid() or _is_open(own):
+        return False
+    for parent in map(os.stat, folder.resolve().parents):
+        if parent.st_uid not in (0, os.geteuid()) or (_is_open(parent) and not parent.st_mode & stat.S_ISVTX):
+            return False
+    return True
+
+
+def _is_open(folder: os.stat_result) -> bool:
+    """Whether others may write there. A group that is the user's alone, which many systems make, is no others."""
+    is_own_group = folder.st_gid == os.getegid() and _is_named_like_user(folder.st_gid)
+    return bool(folder.st_mode & stat.S_IWOTH) or (bool(folder.st_mode & stat.S_IWGRP) and not is_own_group)
+
+
+def _is_named_like_user(group: int) -> bool:
+    try:
+        return grp.getgrgid(group).gr_name == pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return False
 
 
 def sha256_of(path: Path) -> str:

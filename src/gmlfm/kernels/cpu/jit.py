@@ -6,6 +6,7 @@ calls. The cache is therefore kept in a folder named by all of our kernels' sour
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import hashlib
 import logging
@@ -18,12 +19,13 @@ from typing import Any, TypeVar
 import numba
 from numba.core import config as _numba_config
 
-from gmlfm.storage import cache_folder
+from gmlfm.storage import cache_folder, is_private
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 # Not 'fast' as a whole: a loss that is no number must be seen, so NaN and infinity are not assumed away.
 _RELAXED = {"reassoc", "contract", "nsz", "arcp"}
 _config: Any = _numba_config
+_LOCK = ".lock"
 _log = logging.getLogger("gmlfm")
 
 
@@ -34,10 +36,13 @@ def compiled(function: Function) -> Function:
     _config.CACHE_DIR = str(folder or "")
     try:
         make: Any = numba.njit(cache=folder is not None, fastmath=_RELAXED, error_model="numpy", nogil=True)
-        dispatcher: Function = make(function)
+        dispatcher: Any = make(function)
     finally:
         _config.CACHE_DIR = configured
-    return dispatcher
+    if folder is not None:
+        dispatcher._cache.save_overload = _one_at_a_time(dispatcher._cache.save_overload, folder / _LOCK)
+    kernel: Function = dispatcher
+    return kernel
 
 
 def warn_if_compiling(kernel: Callable[..., Any]) -> None:
@@ -57,16 +62,32 @@ def _root() -> Path:
     return Path(folder) if folder else cache_folder() / "kernels"
 
 
+def _one_at_a_time(save: Callable[..., None], lock: Path) -> Callable[..., None]:
+    """numba reads its index, chooses a new file's name and writes both: two processes at once would choose the same name for
+    different code."""
+
+    def save_alone(*arguments: Any) -> None:
+        with lock.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            save(*arguments)
+
+    return save_alone
+
+
 @functools.cache
 def _cache() -> Path | None:
-    """The folder, or None where nothing can be written."""
+    """The folder, or None where nothing can be written or somebody else could write: compiled code is run as it is found."""
     kernels = Path(__file__).parent
     sources = [kernels.parent / "codes.py", *sorted(kernels.glob("*.py"))]
     name = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + numba.__version__.encode()).hexdigest()[:16]
     folder = _root() / name
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if not is_private(folder):
+            _log.warning("%s can be written by others, so compiled kernels are neither kept nor taken from there", folder)
+            return None
         with tempfile.TemporaryFile(dir=folder):
             return folder
-    except OSError:
+    except (OSError, ValueError):
         return None
