@@ -23,7 +23,7 @@ _STOPS = (signal.SIGTERM, signal.SIGHUP)
 # The modules of the commands, in the order of --help.
 _COMMANDS = """
     demo init models settings data train evaluate tune compare
-    recommend predict explain similar attributes stock add_items forget bench
+    recommend predict explain similar attributes stock add_items forget bench doctor
 """.split()
 
 
@@ -126,6 +126,9 @@ def build_parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    # OpenMP reads this when PyTorch is loaded. Its threads would spin for milliseconds while they wait, which a busy neighbour
+    # turns into a standstill; some ten microseconds are as good on an idle machine.
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug, as_json = "--debug" in words, "--json" in words
     stops: list[int] = []

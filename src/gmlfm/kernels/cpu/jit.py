@@ -62,6 +62,18 @@ def _root() -> Path:
     return Path(folder) if folder else cache_folder() / "kernels"
 
 
+def cache_state() -> dict[str, Any]:
+    """Where compiled code is kept, whether it is, and how much of it there is for this version."""
+    folder = _cache()
+    files = [] if folder is None else [path for path in folder.rglob("*.nbc")]
+    return {
+        "folder": str(_root()),
+        "used": folder is not None,
+        "compiled kernels": len(files),
+        "megabytes": round(sum(path.stat().st_size for path in files) / 1e6, 1),
+    }
+
+
 def _one_at_a_time(save: Callable[..., None], lock: Path) -> Callable[..., None]:
     """numba reads its index, chooses a new file's name and writes both: two processes at once would choose the same name for
     different code."""
