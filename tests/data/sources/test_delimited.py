@@ -132,3 +132,14 @@ def test_an_empty_cell_is_missing_only_if_it_is_called_so(quoted: bool) -> None:
 def test_names_are_unique_even_where_they_are_made_up() -> None:
     with pytest.raises(DataError, match="'column_2' occurs twice"):
         read_delimited("column_2,,item\n1,2,3\n", COMMA, "f")
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize("separator", [",", "::"])
+def test_fields_of_200_kilobytes_are_read(quote: str, separator: str) -> None:
+    csv.field_size_limit(131_072)  # Python's own limit, as a fresh process has it
+    long = "word; and " * 20_000
+    text = f"id{separator}text\n" + "".join(f"{n}{separator}{quote}{long}{quote}\n" for n in range(3))
+    table = read_delimited(text, ReadOptions(separator=separator), "f")
+    assert table.frame.rows() == [(str(n), long) for n in range(3)]
+    assert table.broken.count == 0

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.schema import ReadOptions
+from gmlfm.data.sources.dialect import csv_reader
 from gmlfm.errors import DataError
 
 NULL_WORDS = ("", "NULL", "null", "NA", "N/A", "NaN", "nan", "None", "\\N")
@@ -202,7 +203,7 @@ def _records(
     escape = "\\" if _escapes_quotes(text, separator, quote) else None
 
     def reader() -> Iterator[list[str]]:
-        return csv.reader(lines, delimiter=separator, quotechar=quote, escapechar=escape, strict=True)
+        return csv_reader(lines, separator, quote, escape=escape, strict=True)
 
     current = reader()
     while True:
