@@ -18,6 +18,7 @@ read_options = st.builds(
     ReadOptions,
     separator=st.none() | st.sampled_from([";", "\t", "::"]),
     encoding=st.none() | st.just("latin-1"),
+    header=st.none() | st.booleans(),
     null=st.none() | st.lists(st.text(max_size=4), max_size=3).map(tuple),
     columns=st.none() | st.lists(names, max_size=3, unique=True).map(tuple),
     tolerate=st.integers(0, 5),

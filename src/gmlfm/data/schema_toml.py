@@ -84,7 +84,7 @@ def _read(options: ReadOptions, title: str, reasons: Mapping[str, str]) -> list[
         if isinstance(value, tuple):
             text = "[" + ", ".join(_quote(word) for word in value) + "]"
         else:
-            text = _quote(value) if isinstance(value, str) else str(value)
+            text = _quote(value) if isinstance(value, str) else str(value).lower()
         lines.append(_assignment(option.name, text, reasons.get(f"{title}.read.{option.name}")))
     return ["", f"[{title}.read]", *lines] if lines else []
 
