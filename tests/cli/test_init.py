@@ -25,6 +25,12 @@ def test_json_gives_the_path_and_the_reasons(shop: Path, capsys: pytest.CaptureF
     assert json.loads(capsys.readouterr().out)["split"]["name"] == "random"
 
 
+def test_the_caller_may_say_whether_there_is_a_header(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", str(shop / "orders.csv"), "--header", "false", "--user", "column_1", "--item", "column_2"]) == 0
+    assert "header = false" in (shop / "dataset.toml").read_text()
+    assert main(["init", str(shop / "orders.csv"), "--header", "maybe", "--force"]) == 2
+
+
 def test_a_description_is_replaced_by_force_only(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["init", str(shop / "orders.csv")]
     assert main(command) == 0

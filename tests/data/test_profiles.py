@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from gmlfm.data.profiles import profile, words_of
+from gmlfm.data.profiles import profile
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,3 @@ def test_a_column_looks_like_what_it_holds(name: str, values: list[Any], looks: 
     column = profile(pl.Series(name, values, strict=False))
     assert column.looks == looks
     assert column.reason.startswith(reason)
-
-
-def test_names_are_split_into_words() -> None:
-    assert words_of("buyerId") == words_of("buyer_id") == words_of("Buyer ID") == {"buyer", "id"}
-    assert words_of("users") == {"users", "user"}

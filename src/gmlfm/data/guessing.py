@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
 
+from gmlfm.data.column_words import EVENT_WORDS, ITEM_WORDS, LABEL_WORDS, TITLE_WORDS, USER_WORDS, WEIGHT_WORDS, words_of
 from gmlfm.data.columns import Origin, as_ids
-from gmlfm.data.profiles import DECIMALS, Profile, profile, words_of
+from gmlfm.data.profiles import DECIMALS, Profile, profile
 from gmlfm.data.schema import Field, InteractionsSchema, Schema, SideSchema
 from gmlfm.errors import DataError, SchemaError, did_you_mean
 
-USER_WORDS = {"user", "buyer", "customer", "client", "member", "reviewer", "person", "visitor", "account", "kunde", "uid"}
-USER_WORDS |= {"userid", "subscriber", "shopper", "household", "patient", "student", "reader", "listener", "guest"}
-ITEM_WORDS = {
-    "item",
-    "product",
-    "sku",
-    "asin",
-    "movie",
-    "film",
-    "article",
-    "artikel",
-    "book",
-    "song",
-    "track",
-    "listing",
-    "offer",
-}
-ITEM_WORDS |= {"itemid", "course", "isbn", "iid", "catalog", "catalogue", "goods", "game", "recipe", "restaurant", "business"}
-EVENT_WORDS = {"interaction", "rating", "purchase", "order", "event", "review", "click", "transaction", "sale", "log", "play"}
-LABEL_WORDS = {"rating", "star", "score", "label", "grade", "overall"}
-WEIGHT_WORDS = {"quantity", "qty", "menge", "unit", "play", "count"}
 _SIDE_WORDS = {"users": USER_WORDS, "items": ITEM_WORDS}
 _SAMPLE = 20_000
-TITLE_WORDS = {"title", "name", "titel", "caption", "headline"}
 
 
 @dataclass(frozen=True)
@@ -121,7 +100,7 @@ class _Guesser:
         score = 2.0 * bool(words_of(Path(name).stem) & words)
         return score + bool(words_of(key) & words) + bool(words_of(foreign_key) & words) + 0.1 * overlap
 
-    def _reference(self, main: str, other: str, words: set[str], without: Collection[str] = ()) -> tuple[str, str, float]:
+    def _reference(self, main: str, other: str, words: Set[str], without: Collection[str] = ()) -> tuple[str, str, float]:
         """(key of other, main's foreign key to it, score): by its name, the side's words and shared values."""
         best = ("", "", 0.0)
         for key in self._keys(other):
@@ -182,7 +161,7 @@ class _Guesser:
                 chosen[side] = foreign_key
                 self._reasons[f"interactions.{side}"] = f"its values are those of {key} in {Path(roles[f'{side}s']).name}"
 
-    def _by_name(self, main: str, side: str, words: set[str], chosen: dict[str, str]) -> None:
+    def _by_name(self, main: str, side: str, words: Set[str], chosen: dict[str, str]) -> None:
         columns = [column for column in self._columns(main, chosen.values()) if column.words & words]
         columns = [column for column in columns if column.looks in ("key", "category", "number", "constant")]
         if columns:

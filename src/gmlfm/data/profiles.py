@@ -2,49 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import polars as pl
 
+from gmlfm.data.column_words import CODE_WORDS, NUMBER_WORDS, TIME_WORDS, words_of
 from gmlfm.data.columns import Origin, as_text
 from gmlfm.data.times import as_times, day_comes_first
 from gmlfm.errors import GmlfmError
 
 Looks = Literal["empty", "constant", "time", "number", "set", "category", "text", "key"]
 
-NUMBER_WORDS = {
-    "price",
-    "age",
-    "year",
-    "amount",
-    "cost",
-    "length",
-    "width",
-    "height",
-    "size",
-    "rating",
-    "score",
-    "count",
-    "sum",
-}
-NUMBER_WORDS |= {"quantity", "qty", "preis", "total", "rank", "votes", "distance", "salary", "income", "duration", "days"}
-CODE_WORDS = {"id", "code", "zip", "postal", "plz", "postcode", "no", "nr", "type", "class", "group", "category"}
-TIME_WORDS = {
-    "time",
-    "timestamp",
-    "date",
-    "datum",
-    "created",
-    "day",
-    "ts",
-    "bought",
-    "ordered",
-    "purchased",
-    "datetime",
-    "when",
-}
+WEB_ADDRESS = r"(?i)^\s*(?:https?://|ftp://|www\.)\S+"
 _SET_SEPARATORS = ("|", ";", ",")
 _SAMPLE = 5_000
 DECIMALS = "numbers with decimals"
@@ -70,13 +40,6 @@ class Profile:
     @property
     def words(self) -> set[str]:
         return words_of(self.name)
-
-
-def words_of(name: str) -> set[str]:
-    """buyerId, buyer_id and 'Buyer ID' -> {buyer, id}; a plural counts as its singular too."""
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    words = {word for word in re.split(r"[\W_]+", spaced.lower()) if word}
-    return words | {word.removesuffix("s") for word in words if len(word) > 3}
 
 
 class _Look(NamedTuple):
