@@ -5,6 +5,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from gmlfm.data.atomic import AtomicType
+from gmlfm.data.column_words import words_of
 from gmlfm.data.profiles import profile
 
 
@@ -27,6 +29,22 @@ from gmlfm.data.profiles import profile
         ("x", [1, 2, 2], "category", "2 different whole numbers: taken as codes"),
         ("x", ["a", "b", "b"], "category", "2 different texts"),
         ("x", ["a", "b", "c"], "key", "each value once"),
+        ("x", [f"t{n}" for n in range(95)] + ["t0"] * 5, "key", "95 different texts, almost each once"),
+        ("x", [f"t{n}" for n in range(80)] + ["t0"] * 20, "category", "80 different texts"),
+        ("zip", [f"0{n}" for n in range(100, 195)] + ["0100"] * 5, "key", "digits with leading zeros"),
+        ("zip", [f"{n}" for n in range(100, 195)] + ["100"] * 5, "key", "95 different codes, almost each once"),
+        ("x", ["http://a.b/c", "https://a.b/d", "www.a.b/e"] * 9, "address", "web addresses: not for training"),
+        ("x", ["http://a.b/c|http://a.b/d", "https://a.b/c"] * 9, "address", "web addresses: not for training"),
+        (
+            "year",
+            ["1999"] * 60 + ["2001"] * 60 + ["Gallimard"],
+            "category",
+            "numbers but for 1 texts such as 'Gallimard': taken as 3",
+        ),
+        ("price", [f"{n}.5" for n in range(2000)] + ["free"], "text", "numbers but for 1 texts such as 'free': mend them"),
+        ("price", [f"{n},5" for n in range(6000)] + ["free"], "text", "numbers but for 1 texts such as 'free': mend them"),
+        ("sku", [f"{n}" for n in range(2000)] + ["A1", "A1"], "key", "2,001 different texts, almost each once"),
+        ("x", ["2020-01-01"] * 6000 + ["soon"], "text", "dates in its first rows, but not in all"),
         ("x", ["a b", "c d e", "f g"], "text", "mostly different texts with spaces"),
     ],
 )
@@ -34,3 +52,27 @@ def test_a_column_looks_like_what_it_holds(name: str, values: list[Any], looks: 
     column = profile(pl.Series(name, values, strict=False))
     assert column.looks == looks
     assert column.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "declared", "looks", "reason"),
+    [
+        ("age", ["30", "41", "41"], "token", "category", "RecBole's token: 2 different texts"),
+        ("user_id", ["1", "2", "3"], "token", "key", "RecBole's token: each value once"),
+        ("genre", ["a b", "c", "c"], "token_seq", "set", "RecBole's token_seq: several values separated by spaces"),
+        ("rating", ["3", "4.5", "4"], "float", "number", "RecBole's float: from 3 to 4.5"),
+        ("code", ["3", "4", "4"], "float", "number", "RecBole's float: from 3 to 4"),
+        ("timestamp", ["881250949", "881250950", "881250950"], "float", "time", "whole numbers that read as moments"),
+        ("rating", ["3", "good", "good"], "float", "text", "RecBole's float, but 'good' is no number"),
+        ("vector", ["0.1 0.2", "0.3 0.4", "0.3 0.4"], "float_seq", "text", "RecBole's float_seq: lists of numbers"),
+        ("vector", ["0.1", "0.1", "0.1"], "float_seq", "constant", "always '0.1'"),
+    ],
+)
+def test_a_declared_type_goes_before_the_look(
+    name: str, values: list[str], declared: AtomicType, looks: str, reason: str
+) -> None:
+    for column in (profile(pl.Series(name, values), declared), profile(pl.Series(f"{name}:{declared}", values), declared)):
+        assert column.looks == looks
+        assert column.reason.startswith(reason)
+        assert column.words == words_of(name)
+    assert profile(pl.Series("genre", ["a b", "c", "c"]), "token_seq").separator == " "

@@ -46,5 +46,11 @@ sides = st.builds(SideSchema, id=names, path=names, fields=field_tuples, title=s
     )
 )
 def test_a_schema_written_as_toml_reads_back_the_same(schema: Schema) -> None:
-    reasons = {"interactions.user": "two\nlines # and a mark", "items.unused": "not used:\nsome: text"}
+    reasons = {
+        "interactions.user": "two\nlines # and a mark",
+        "items.unused": "not used:\nsome: text",
+        "users.notes": "a\nb\x01",
+    }
+    if schema.users is not None:
+        assert "# note: a\n# note: b?\n" in to_toml(schema, reasons)
     assert Schema.from_dict(tomllib.loads(to_toml(schema, reasons))) == schema

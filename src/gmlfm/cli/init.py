@@ -48,12 +48,14 @@ def run(options: argparse.Namespace) -> None:
     inspected = inspect_files(files, target.parent, user=options.user, item=options.item, header=header)
     data = write_schema(inspected, target, force=options.force)
     if options.json:
-        written = {"path": str(target), "files": inspected.files, "reasons": inspected.guess.reasons}
+        guess = inspected.guess
+        warnings = [*guess.warnings, *data.warnings]
+        written = {"path": str(target), "files": inspected.files, "reasons": guess.reasons, "warnings": warnings}
         print(json.dumps(written, ensure_ascii=False))
         return
     show(inspected, Console())
     console = Console()
-    for warning in data.warnings:
+    for warning in (*inspected.guess.warnings, *data.warnings):
         note(console, warning)
     console.print(f"Wrote [bold]{escape(str(target))}[/]. Next: gmlfm data describe {escape(str(target))}", soft_wrap=True)
 

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import polars as pl
 
-from gmlfm.data.column_words import EVENT_WORDS, ITEM_WORDS, LABEL_WORDS, TITLE_WORDS, USER_WORDS, WEIGHT_WORDS, words_of
+from gmlfm.data.atomic import ROLES_OF_SUFFIXES, AtomicType, atomic_types
+from gmlfm.data.column_words import EVENT_WORDS, ITEM_WORDS, LABEL_WORDS, USER_WORDS, WEIGHT_WORDS, words_of
 from gmlfm.data.columns import Origin, as_ids
+from gmlfm.data.plausibility import doubtful_field, doubtful_rating
 from gmlfm.data.profiles import DECIMALS, Profile, profile
 from gmlfm.data.schema import Field, InteractionsSchema, Schema, SideSchema
+from gmlfm.data.titles import title_column
 from gmlfm.errors import DataError, SchemaError, did_you_mean
 
 _SIDE_WORDS = {"users": USER_WORDS, "items": ITEM_WORDS}
@@ -21,11 +24,12 @@ _SAMPLE = 20_000
 
 @dataclass(frozen=True)
 class Guess:
-    """A schema, and for each place in it (as 'items.fields.tags') the reason, in words."""
+    """A schema, and for each place in it (as 'items.fields.tags') the reason, in words; warnings are about values."""
 
     schema: Schema
     reasons: dict[str, str] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)  # interactions, users, items -> the table's name
+    warnings: tuple[str, ...] = ()
 
 
 def guess_schema(
@@ -35,22 +39,33 @@ def guess_schema(
     user: str | None = None,
     item: str | None = None,
     known_roles: bool = False,
+    types: Mapping[str, Mapping[str, AtomicType]] | None = None,
 ) -> Guess:
-    """Guess from tables by file name. With `known_roles` the names are interactions, users and items themselves."""
+    """Guess from tables by file name. With `known_roles` the names are interactions, users and items themselves.
+
+    types: of a table, the types that an atomic file gave its columns, where their names do not carry them any more.
+    """
     for table, frame in tables.items():
         if frame.height == 0:
             raise DataError(f"the {table} table is empty; at least one row is needed.")
-    guesser = _Guesser(tables, user, item)
+    guesser = _Guesser(tables, user, item, types or {})
     roles = {role: role for role in tables} if known_roles else guesser.roles()
     return guesser.schema(name, roles)
 
 
 class _Guesser:
-    def __init__(self, tables: Mapping[str, pl.DataFrame], user: str | None, item: str | None) -> None:
+    def __init__(
+        self,
+        tables: Mapping[str, pl.DataFrame],
+        user: str | None,
+        item: str | None,
+        types: Mapping[str, Mapping[str, AtomicType]],
+    ) -> None:
         self._tables = tables
         self._requested = {"user": user, "item": item}
-        self._profiles = {name: {column: profile(frame[column]) for column in frame.columns} for name, frame in tables.items()}
+        self._profiles = {name: _profiles(frame, types.get(name)) for name, frame in tables.items()}
         self._reasons: dict[str, str] = {}
+        self._warnings: list[str] = []
 
     def roles(self) -> dict[str, str]:
         """interactions, users, items -> table name."""
@@ -58,6 +73,9 @@ class _Guesser:
             raise SchemaError(
                 f"{len(self._tables)} tables were given; expected the interactions and at most one of users and one of items."
             )
+        by_suffix = {ROLES_OF_SUFFIXES.get(Path(name).suffix): name for name in self._tables}
+        if len(by_suffix) == len(self._tables) and None not in by_suffix and "interactions" in by_suffix:
+            return {str(role): name for role, name in by_suffix.items()}
         main = max(self._tables, key=self._interactions_score)
         roles = {"interactions": main}
         others = [name for name in self._tables if name != main]
@@ -79,7 +97,7 @@ class _Guesser:
         users = self._side(roles["users"], "users", main, user) if "users" in roles else None
         items = self._side(roles["items"], "items", main, item) if "items" in roles else None
         schema = Schema(interactions=interactions, name=name, users=users, items=items)
-        return Guess(schema, self._reasons, roles)
+        return Guess(schema, self._reasons, roles, tuple(self._warnings))
 
     def _interactions_score(self, name: str) -> float:
         profiles = self._profiles[name].values()
@@ -163,7 +181,7 @@ class _Guesser:
 
     def _by_name(self, main: str, side: str, words: Set[str], chosen: dict[str, str]) -> None:
         columns = [column for column in self._columns(main, chosen.values()) if column.words & words]
-        columns = [column for column in columns if column.looks in ("key", "category", "number", "constant")]
+        columns = [column for column in columns if column.looks in ("key", "category", "number", "constant", "address")]
         if columns:
             # 'user_id' before 'user_name'; then the column with most values.
             best = max(columns, key=lambda column: ("id" in column.words or len(column.words) == 1, column.n_distinct))
@@ -173,6 +191,7 @@ class _Guesser:
     def _by_count(self, main: str, side: str, chosen: dict[str, str]) -> None:
         columns = self._columns(main, chosen.values())
         candidates = [column for column in columns if column.looks in ("key", "category", "number")]
+        candidates = candidates or [column for column in columns if column.looks == "address"]
         candidates = [column for column in candidates if not (column.decimal_comma or column.reason.startswith(DECIMALS))]
         if not candidates:
             names = ", ".join(self._tables[main].columns)
@@ -193,6 +212,8 @@ class _Guesser:
         schema = self._optional(schema, "time", times)
         numbers = [column for column in numeric if self._all_numbers(main, column)]
         schema = self._optional(schema, "label", [column for column in numbers if column.words & LABEL_WORDS])
+        if schema.label is not None:
+            self._doubt("interactions", doubtful_rating(self._tables[main][schema.label]))
         numbers = [column for column in numbers if column.name not in (schema.label, schema.time)]
         weights = [column for column in numbers if column.words & WEIGHT_WORDS and self._above_zero(main, column)]
         schema = self._optional(schema, "weight", weights)
@@ -212,6 +233,13 @@ class _Guesser:
         self._reasons[f"interactions.{key}"] = candidates[0].reason
         return replace(schema, **{key: candidates[0].name})  # type: ignore[arg-type]
 
+    def _doubt(self, role: str, sentence: str | None) -> None:
+        """Warn, and leave the sentence in the role's part of the description."""
+        if sentence is not None:
+            self._warnings.append(sentence)
+            notes = self._reasons.get(f"{role}.notes")
+            self._reasons[f"{role}.notes"] = sentence if notes is None else f"{notes}\n{sentence}"
+
     def _all_numbers(self, main: str, column: Profile) -> bool:
         values = self._tables[main][column.name]
         return column.decimal_comma or values.cast(pl.Float64, strict=False).null_count() == values.null_count()
@@ -224,9 +252,8 @@ class _Guesser:
         key = self._side_key(table, main, foreign_key)
         self._reasons[f"{side}.id"] = f"each value once; names {foreign_key} of {Path(main).name}"
         columns = self._columns(table, (key,))
-        titles = [column for column in columns if column.words & TITLE_WORDS]
-        titles = [column for column in titles if column.looks in ("text", "category", "key", "set")]
-        title = max(titles, key=lambda column: column.n_distinct).name if titles else None
+        title_profile = title_column(columns, side)
+        title = title_profile.name if title_profile else None
         if title:
             self._reasons[f"{side}.title"] = "shown to people, never trained on"
         declared, unused = [], []
@@ -237,6 +264,8 @@ class _Guesser:
             elif column.name != title:
                 unused.append(f"{column.name}: {column.reason}")
         declared = [declaration for declaration in declared if declaration.name != title]
+        for declaration in declared:
+            self._doubt(side, doubtful_field(self._tables[table][declaration.name], side))
         if unused:
             self._reasons[f"{side}.unused"] = "\n".join(["not used:", *unused])
         schema = SideSchema(id=key, fields=tuple(declared), title=title)
@@ -256,6 +285,12 @@ class _Guesser:
         if not keys:
             raise SchemaError(f"no column of {table} has every value once, so none can be the id that {foreign_key} names.")
         return keys[0].name
+
+
+def _profiles(frame: pl.DataFrame, types: Mapping[str, AtomicType] | None) -> dict[str, Profile]:
+    if types is None:
+        types = dict(zip(frame.columns, (atomic_types(frame.columns) or {}).values(), strict=False))
+    return {column: profile(frame[column], types.get(column)) for column in frame.columns}
 
 
 def _overlap(sample: pl.Series, keys: pl.Series) -> float:

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from gmlfm import load_dataset
+from gmlfm.data.schema import Field
 from gmlfm.data.sources.inspection import inspect_files, write_schema
 from gmlfm.errors import DataError, SchemaError
 
@@ -173,7 +174,7 @@ def book_crossing(folder: Path, n: int = 240) -> list[Path]:
     books = [
         f'"{440_000_000 + 7 * i:09d}X";"The {["Long", "Dark", "Small"][i % 3]} Story &amp; Nr {i}";"Zoë {"ABCDEFG"[i % 7]}. Writer";'
         f'"{0 if i == 5 else 2050 if i == 6 else 1960 + i % 45}";"{publishers[i % 5]}";'
-        f'"http://images.example.com/images/P/{440_000_000 + 7 * i:09d}X.01.THUMBZZZ.jpg"'
+        f'"http://images.example.com/images/P/{440_000_000 + 7 * i:09d}X.01.S.jpg"'
         for i in range(60)
     ]
     (folder / "BX-Books.csv").write_bytes((BOOKS + "\n".join(books)).encode("latin-1"))
@@ -190,10 +191,46 @@ def book_crossing(folder: Path, n: int = 240) -> list[Path]:
 def test_a_table_of_books_keeps_its_names(tmp_path: Path) -> None:
     schema = inspect_files(book_crossing(tmp_path), tmp_path).schema
     assert schema.items is not None
+    assert schema.items.read.header is None
     assert schema.items.read.columns is None
     assert (schema.items.id, schema.items.title) == ("ISBN", "Book-Title")
     assert [field.name for field in schema.items.fields] == ["Book-Author", "Year-Of-Publication", "Publisher"]
     assert (schema.interactions.user, schema.interactions.item, schema.interactions.label) == ("User-ID", "ISBN", "Book-Rating")
+
+
+def test_what_is_doubtful_in_a_table_of_books_is_noted_in_its_description(tmp_path: Path) -> None:
+    inspected = inspect_files(book_crossing(tmp_path), tmp_path)
+    write_schema(inspected, tmp_path / "dataset.toml")
+    text = (tmp_path / "dataset.toml").read_text(encoding="utf-8")
+    assert "# note: 'Book-Rating' is 0 in 144 of 240 rows (60%) beside ratings of 5 to 10" in text
+    assert "# note: 'Age' has 2 of 39 values that cannot be ages, such as 0 and 244" in text
+    assert "# note: 'Year-Of-Publication' has 2 of 60 values that cannot be years, such as 0 and 2050" in text
+    assert "# Image-URL-S: web addresses: not for training" in text
+    assert len(inspected.guess.warnings) == 3
+    assert load_dataset(tmp_path).items.titles is not None
+
+
+def test_atomic_files_keep_their_types_and_lose_them_in_their_names(tmp_path: Path) -> None:
+    rows = [f"{n % 7}\t{n % 11}\t{1 + n % 5}\t{881250949 + n}" for n in range(90)]
+    (tmp_path / "x.inter").write_text("user_id:token\titem_id:token\trating:float\ttimestamp:float\n" + "\n".join(rows))
+    things = [f"{n}\tFilm Number {n}\t{1990 + n % 3}\t{'Drama War' if n % 2 else 'War Film-Noir Drama'}" for n in range(11)]
+    (tmp_path / "x.item").write_text(
+        "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq\n" + "\n".join(things)
+    )
+    people = [f"{n}\t{20 + n % 3}\t{10000 + 7 * n}" for n in range(7)]
+    (tmp_path / "x.user").write_text("user_id:token\tage:token\tzip_code:token\n" + "\n".join(people))
+    inspected = inspect_files([tmp_path / name for name in ("x.item", "x.user", "x.inter")], tmp_path)
+    schema = inspected.schema
+    assert (schema.interactions.user, schema.interactions.item) == ("user_id", "item_id")
+    assert (schema.interactions.time, schema.interactions.label) == ("timestamp", "rating")
+    assert schema.users is not None
+    assert schema.items is not None
+    assert schema.users.fields == (Field("age", "category"),)
+    assert schema.items.fields == (Field("release_year", "category"), Field("class", "set", " "))
+    assert schema.items.title == "movie_title"
+    write_schema(inspected, tmp_path / "dataset.toml")
+    data = load_dataset(tmp_path)
+    assert data.items.fields["class"].to_list()[:2] == [["War", "Film-Noir", "Drama"], ["Drama", "War"]]
 
 
 @pytest.mark.parametrize("separator", ["\t", ",", ";", "::"])

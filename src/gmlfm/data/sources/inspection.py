@@ -66,7 +66,9 @@ def inspect_files(
         tables[str(path)], namings[str(path)] = _read_tolerantly(path, header)
     cleaned_tables = {name: _without_null_words(table) for name, table in tables.items()}
     dataset_name = folder.resolve().name or "data"
-    guess = guess_schema({name: frame for name, (frame, _) in cleaned_tables.items()}, name=dataset_name, user=user, item=item)
+    frames = {name: frame for name, (frame, _) in cleaned_tables.items()}
+    types = {name: naming.types for name, naming in namings.items() if naming.types}
+    guess = guess_schema(frames, name=dataset_name, user=user, item=item, types=types)
     reasons = dict(guess.reasons)
     roles = {table: role for role, table in guess.tables.items()}
     schema = guess.schema
