@@ -61,6 +61,31 @@ def test_positive_is_a_condition_and_missing_does_not_fulfil_it() -> None:
     assert data.rows_for("topn").tolist() == [1, 2]
 
 
+def filtered(where: str, **changes: Any) -> Dataset:
+    return build(schema={**SCHEMA, "interactions": {**SCHEMA["interactions"], "where": where}}, **changes)
+
+
+def test_where_chooses_rows_before_anything_is_asked_of_them() -> None:
+    rows = {**INTERACTIONS, "u": [1, 2, None, 3], "stars": [1.0, None, float("inf"), 4.0], "n": [1, 2, 3, 0]}
+    data = filtered("stars < 4", interactions=rows)  # leaves out the infinite one, the one without user, the one of weight 0
+    assert data.users.ids.to_list() == ["1", "2"]
+    assert data.items.ids.to_list() == ["b", "a", "z"]  # c was only in a row that is left out
+    assert data.interactions.select("label", "weight").rows() == [(1.0, 1.0)]
+    assert '3 of 4 rows of the interactions are left out, as where = "stars < 4" says.' in data.warnings
+    assert data.content_hash != build().content_hash
+    chosen = build(interactions=pl.DataFrame(INTERACTIONS).filter(pl.col("stars") >= 3))
+    assert filtered("stars >= 3").content_hash == chosen.content_hash
+
+
+def test_where_that_leaves_all_or_nothing() -> None:
+    assert filtered("t > 0").content_hash == build().content_hash
+    assert not any("left out" in warning for warning in filtered("t > 0").warnings)
+    with pytest.raises(DataError, match='the interactions table: no row fulfils where = "t > 90", so nothing is left'):
+        filtered("t > 90")
+    with pytest.raises(DataError, match="the interactions table row 4: column 'n' holds the weight"):
+        filtered("t > 6", interactions={**INTERACTIONS, "n": [0, 1, 1, 0]})
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [

@@ -76,6 +76,7 @@ MINIMAL: dict[str, Any] = {"interactions": {"user": "u", "item": "i"}}
         ({"interactions": {"user": "u", "item": "i", "tme": "t"}}, "unknown key 'tme'; did you mean 'time'?"),
         ({"interactions": {"user": "u"}}, "has no 'item'"),
         ({"interactions": {"user": 3, "item": "i"}}, "user is 3; expected text"),
+        ({"interactions": {"user": "u", "item": "i", "where": True}}, "where is True; expected text"),
         ({"interactions": "x"}, "expected a table"),
         ({"items": {"id": "i", "fields": {"a": "categroy"}}}, "kind 'categroy'; expected category, set or number; did you mean"),
         ({"items": {"id": "i", "fields": {"a": {"kind": "number", "separator": "|"}}}}, "separator and weighting belong to a set"),

@@ -35,6 +35,7 @@ sides = st.builds(SideSchema, id=names, path=names, fields=field_tuples, title=s
             user=names,
             item=names.map(lambda name: name + " item"),
             path=names,
+            where=st.none() | names,
             time=st.none() | names,
             weight=st.none() | names,
             repeats=st.sampled_from(["merge", "keep"]),

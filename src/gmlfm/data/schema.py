@@ -48,11 +48,12 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class InteractionsSchema:
-    """The table of interactions: a row says that a user chose, bought or rated an item."""
+    """The table of interactions: a row says that a user chose, bought or rated an item; `where` chooses the rows."""
 
     user: str
     item: str
     path: str | None = None
+    where: str | None = None
     time: str | None = None
     time_format: str | None = None
     label: str | None = None

@@ -30,7 +30,7 @@ def to_toml(schema: Schema, reasons: Mapping[str, str] | None = None) -> str:
 
 def _interactions(table: InteractionsSchema, reasons: Mapping[str, str]) -> list[str]:
     lines = []
-    for key in ("path", "user", "item", "time", "time_format", "label", "positive", "weight"):
+    for key in ("path", "user", "item", "where", "time", "time_format", "label", "positive", "weight"):
         value = getattr(table, key)
         if value is not None:
             lines.append(_assignment(key, _quote(value), reasons.get(f"interactions.{key}")))
