@@ -21,6 +21,7 @@ from gmlfm.data.profiles import profile
         ("bought", [1_500_000_000, 1_500_000_001, 1_500_000_001], "time", "whole numbers that read as moments"),
         ("x", ["2020-01-01", "2020-01-02", "2020-01-02"], "time", "dates such as '2020-01-01'"),
         ("x", ["01/02/2020", "02/03/2020", "02/03/2020"], "time", "dates; whether day or month comes first cannot be told"),
+        ("x", ["1-2-20", "2-3-20", "2-3-20"], "time", "dates; whether day or month comes first cannot be told"),
         ("plz", ["01067", "80331", "80331"], "category", "digits with leading zeros: a code, not a number"),
         ("x", [1.5, 2.0, 2.0], "number", "numbers with decimals"),
         ("x", ["1,5", "2", "2"], "number", "numbers with a decimal comma"),

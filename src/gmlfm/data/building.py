@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from gmlfm.data.columns import IdType, Origin, as_field, as_ids, as_number, as_text, column
+from gmlfm.data.columns import IdType, Origin, as_field, as_ids, as_number, as_text, column, finite
 from gmlfm.data.conditions import left_out_note, nothing_used, rows_that_hold, used_rows
 from gmlfm.data.dataset import Dataset, Side
 from gmlfm.data.schema import InteractionsSchema, Schema, SideSchema
-from gmlfm.data.times import as_times
+from gmlfm.data.times import ambiguity_warning, as_times
 from gmlfm.errors import DataError, SchemaError
 
 
@@ -104,7 +104,10 @@ class Builder:
         if spec is None or spec.listed is None:
             return None
         table, origin = self._tables["items"], self._origins["items"]
-        return listing_times(table, spec, origin).extend_constant(None, n_unlisted)
+        listed = listing_times(table, spec, origin)
+        if spec.listed_format is None and (warning := ambiguity_warning(table[spec.listed], origin, "[items] listed_format")):
+            self._warnings.append(warning)
+        return listed.extend_constant(None, n_unlisted)
 
     def _check_listed(self, ids: pl.Series, name: str, id_column: str, origin: Origin) -> None:
         if ids.null_count():
@@ -154,15 +157,15 @@ def occasion(
     decimal = spec.read.decimal
     result = []
     if spec.time is not None:
-        times = as_times(column(table, spec.time, origin, "time"), origin, spec.time_format).alias("time")
+        texts = column(table, spec.time, origin, "time")
+        times = as_times(texts, origin, spec.time_format).alias("time")
+        if spec.time_format is None and (warning := ambiguity_warning(texts, origin, "[interactions] time_format")):
+            warnings.append(warning)
         if times.null_count():
             warnings.append(f"{times.null_count():,} interactions have no time; they count as earliest.")
         result.append(times)
     if spec.label is not None:
-        labels = as_number(column(table, spec.label, origin, "label"), origin, decimal).alias("label")
-        if labels.is_infinite().any():
-            row = int(labels.is_infinite().arg_max() or 0)
-            raise DataError(f"{origin.locate(row)}: column '{spec.label}' is infinite; a label must be finite.")
+        labels = finite(as_number(column(table, spec.label, origin, "label"), origin, decimal), origin).alias("label")
         if labels.null_count():
             warnings.append(f"{labels.null_count():,} interactions have no label; the task 'rating' leaves them out.")
         result.append(labels)

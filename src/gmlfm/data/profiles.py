@@ -10,7 +10,7 @@ import polars as pl
 from gmlfm.data.atomic import AtomicType
 from gmlfm.data.column_words import CODE_WORDS, NUMBER_WORDS, TIME_WORDS, words_of
 from gmlfm.data.columns import Origin, as_text
-from gmlfm.data.times import as_times, day_comes_first
+from gmlfm.data.times import ambiguous_date, as_times
 from gmlfm.errors import GmlfmError
 
 Looks = Literal["empty", "constant", "time", "number", "set", "category", "text", "key", "address"]
@@ -212,7 +212,7 @@ def _date_reason(text: pl.Series) -> str:
         as_times(text, Origin("sample"))
     except GmlfmError:
         return ""
-    if bool(text.str.contains(r"^\d{1,2}[/-]\d{1,2}[/-]\d{4}").any()) and day_comes_first(text) is None:
+    if ambiguous_date(text) is not None:
         return "dates; whether day or month comes first cannot be told, read as month first: else set time_format"
     return f"dates such as {text[0]!r}"
 

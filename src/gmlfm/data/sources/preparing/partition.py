@@ -21,6 +21,7 @@ from gmlfm.data.sources.chunks import read_chunks
 from gmlfm.data.sources.delimited import Broken
 from gmlfm.data.sources.preparing.plan import Plan
 from gmlfm.data.sources.tables import Table, is_delimited, is_parquet, matching
+from gmlfm.data.times import short_date
 from gmlfm.errors import DataError, SchemaError
 from gmlfm.storage import new_folder, write_text
 
@@ -129,10 +130,10 @@ def _refuse_ambiguous_dates(table: Table, name: str | None, time_format: str | N
     """Whether 03/04 is March or April is decided by the whole column, which is never read at once here."""
     if name is None or time_format is not None or name not in table.frame.columns:
         return
-    times = table.frame[name]
-    if times.dtype == pl.String and times.str.contains(r"^\s*\d{1,2}[/-]\d{1,2}[/-]\d{4}").any():
+    example = short_date(table.frame[name])
+    if example is not None:
         raise DataError(
-            f"{table.origin.name}: column '{name}' holds dates such as {times.drop_nulls()[0]!r}, whose order of "
+            f"{table.origin.name}: column '{name}' holds dates such as {example!r}, whose order of "
             f'day and month must be declared when a table is read in pieces; set {key}, such as "%d/%m/%Y".'
         )
 
