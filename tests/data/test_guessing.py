@@ -48,6 +48,14 @@ def test_atomic_files_are_understood_by_their_names_and_suffixes() -> None:
     assert Field("g", "set", " ") in typed.schema.items.fields
 
 
+def test_a_column_called_the_users_goes_before_one_that_shares_the_users_values() -> None:
+    rows = pl.DataFrame({"item_id": [1 + n % 50 for n in range(300)], "user_id": [2000 + n % 30 for n in range(300)]})
+    users = pl.DataFrame({"key": range(1, 1001), "city": ["Rome", "Oslo"] * 500})
+    guess = guess_schema({"interactions": rows, "users": users}, known_roles=True)
+    assert (guess.schema.interactions.user, guess.schema.interactions.item) == ("user_id", "item_id")
+    assert guess.reasons["interactions.user"] == "by its name; 30 different values"
+
+
 def test_web_addresses_are_items_only_where_nothing_else_is() -> None:
     visits = pl.DataFrame({"reader": ["a", "b", "a", "b"], "page": [f"http://x.y/{n % 3}" for n in range(4)]})
     assert guess_schema({"visits": visits}).schema.interactions.item == "page"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gmlfm.data.column_words import ITEM_WORDS, TITLE_WORDS, USER_WORDS
+from gmlfm.data.column_words import TITLE_WORDS
 from gmlfm.data.profiles import Profile
+from gmlfm.data.references import SIDE_WORDS
 
-_SIDE_WORDS = {"users": USER_WORDS, "items": ITEM_WORDS}
 _OTHER_WORDS = {"original", "full", "display", "short", "long", "main", "en", "english"}
 _LONGEST_TITLE = 100  # characters on average
 
@@ -18,7 +18,7 @@ def title_column(columns: Sequence[Profile], side: str) -> Profile | None:
     Where none is called so, of items also the first column of mostly different, short texts with spaces.
     """
     named = [column for column in columns if column.words & TITLE_WORDS and column.looks in ("text", "category", "key", "set")]
-    usual = TITLE_WORDS | _SIDE_WORDS[side] | _OTHER_WORDS
+    usual = TITLE_WORDS | SIDE_WORDS[side] | _OTHER_WORDS
     of_the_side = [column for column in named if all(word in usual or word.removesuffix("s") in usual for word in column.words)]
     candidates = of_the_side or [column for column in named if column.looks in ("text", "key")]
     if candidates:

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from gmlfm.data.dataset import Dataset
+from gmlfm.data.interop import is_table
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.splits import AUTO
 from gmlfm.errors import DataError, GmlfmError, OptionError
@@ -102,6 +103,11 @@ class Recommender:
         Training that diverges raises DivergedError: with the best epoch before it fitted and saved, or, where nothing was
         learned, without a model (`is_fitted`).
         """
+        if is_table(data):
+            raise OptionError(
+                f"fit takes a Dataset, not a table ({type(data).__name__}); make one with Dataset.from_tables(interactions, "
+                "users, items), which takes your tables as they are."
+            )
         if not isinstance(data, Dataset | PreparedData):
             raise OptionError(
                 f"fit takes a Dataset, not {type(data).__name__}; load_dataset({data!r:.40}) makes one of a path or name."
