@@ -23,6 +23,9 @@ _FEWEST_VALUES = 20  # fewer say nothing about how often a value occurs
 _FEW_STRAYS = 0.02  # of the values are texts in a column of numbers
 _MOST_CATEGORIES = 1_000  # of a column of numbers with strays
 DECIMALS = "numbers with decimals"
+_LONGEST_SET = 1_000  # characters on average; longer ones are texts
+_ENTITY = r"&#?\w+;"  # as in "Simon &amp; Schuster", whose semicolon separates nothing
+_FIRST_MOMENT, _LAST_MOMENT = 6e8, 2.2e9  # seconds since 1970, of 1989 and 2039
 _DECIMAL_COMMA = r"^\s*-?\d+(,\d+)?\s*$"
 
 
@@ -150,7 +153,7 @@ def _range(numbers: pl.Series) -> str:
 def _with_strays(text: pl.Series, is_stray: pl.Series, n_distinct: int) -> _Look:
     """Numbers but for a few texts, as rows whose cells have slipped to the side: as numbers they could not be read."""
     strays = text.filter(is_stray)
-    reason = f"numbers but for {len(strays):,} texts such as {strays[0][:30]!r}"
+    reason = f"numbers but for {len(strays):,} text(s) such as {strays[0][:30]!r}"
     if n_distinct <= _MOST_CATEGORIES:
         return _Look("category", f"{reason}: taken as {n_distinct:,} categories; mend them to have a number")
     return _Look("text", f"{reason}: mend them to have a number")
@@ -158,8 +161,10 @@ def _with_strays(text: pl.Series, is_stray: pl.Series, n_distinct: int) -> _Look
 
 def _numeric(words: set[str], text: pl.Series, numbers: pl.Series, n_distinct: int, n_rows: int) -> _Look:
     unique = n_distinct == n_rows
-    lowest = float(numbers.min())  # type: ignore[arg-type]
+    lowest, highest = float(numbers.min()), float(numbers.max())  # type: ignore[arg-type]
     if words & TIME_WORDS and (1e8 < lowest < 2e16 or text.str.contains(r"^(19|20)\d{6}$").all()):
+        return _Look("time", "whole numbers that read as moments")
+    if _is_made_up(words) and _FIRST_MOMENT < lowest and highest < _LAST_MOMENT:
         return _Look("time", "whole numbers that read as moments")
     if bool(text.str.contains(r"^0\d").any()):
         rare = unique or _almost_unique(n_distinct, len(numbers))
@@ -175,6 +180,11 @@ def _numeric(words: set[str], text: pl.Series, numbers: pl.Series, n_distinct: i
     if words & CODE_WORDS or n_distinct <= 50:
         return _Look("category", f"{n_distinct:,} different whole numbers: taken as codes")
     return _Look("number", f"whole numbers {_range(numbers)}")
+
+
+def _is_made_up(words: set[str]) -> bool:
+    """Whether a name is one that says nothing, as columns of a file without a header have it."""
+    return "column" in words and all(word == "column" or word.isdigit() for word in words)
 
 
 def _almost_unique(n_distinct: int, n_present: int) -> bool:
@@ -218,6 +228,9 @@ def _date_reason(text: pl.Series) -> str:
 
 
 def _set_separator(text: pl.Series) -> str | None:
+    if _mean(text.str.len_chars()) > _LONGEST_SET:
+        return None
+    text = text.str.replace_all(_ENTITY, "&")
     for separator in _SET_SEPARATORS:
         several = text.str.contains(separator, literal=True)
         if _mean(several) < 0.1:

@@ -80,6 +80,7 @@ def test_a_file_of_numbers_without_a_header(tmp_path: Path) -> None:
     inspected = inspect_files([tmp_path / "u.data"], tmp_path)
     schema = inspected.schema.interactions
     assert schema.read.columns == ("column_1", "column_2", "column_3", "column_4")
+    assert schema.time == "column_4"
     named = inspect_files([tmp_path / "u.data"], tmp_path, user="column_1", item="column_2").schema.interactions
     assert (named.user, named.item) == ("column_1", "column_2")
 
