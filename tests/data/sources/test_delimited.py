@@ -50,6 +50,7 @@ def test_a_stray_quote_costs_its_own_line_only() -> None:
     table = read_delimited(f'id,a\n"0,stray\n{rows}1000,"fine"\n', COMMA, "f")
     assert table.frame.height == 1001
     assert (table.broken.count, table.broken.first_line) == (1, 2)
+    assert table.broken.first_reason == "a quote that the next 200 lines do not close"
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|", "::", "\x1f"])

@@ -214,7 +214,9 @@ def _records(
             current = reader()
             continue
         except csv.Error as error:
-            record, reason, current = [], str(error), reader()
+            is_open = len(lines.taken) >= LONGEST_RECORD
+            reason = f"a quote that the next {LONGEST_RECORD} lines do not close" if is_open else str(error)
+            record, current = [], reader()
         if not lines.taken:
             return
         if line <= after or (not record and not reason):
