@@ -56,6 +56,36 @@ def test_bad_data_names_file_column_and_row(shop: Path, capsys: pytest.CaptureFi
     assert "line 3: column 'product' holds 'p1' again (first at" in capsys.readouterr().err
 
 
+def test_describe_warns_of_dates_that_could_be_read_in_two_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"u{n % 3},p{n % 5},0{1 + n % 9}/0{1 + n // 9}/2024" for n in range(30)]
+    (tmp_path / "e.csv").write_text("u,i,t\n" + "\n".join(rows))
+    toml = '[interactions]\npath = "e.csv"\nuser = "u"\nitem = "i"\ntime = "t"\n'
+    (tmp_path / "dataset.toml").write_text(toml)
+    assert main(["data", "describe", str(tmp_path), "--json"]) == 0
+    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    assert any('set [interactions] time_format = "%d/%m/%Y" where the day comes first' in warning for warning in warnings)
+    (tmp_path / "dataset.toml").write_text(toml + 'time_format = "%d/%m/%Y"\n')
+    assert main(["data", "describe", str(tmp_path), "--json"]) == 0
+    assert not any("time_format" in warning for warning in json.loads(capsys.readouterr().out)["warnings"])
+
+
+def test_infinite_numbers_and_where_have_their_sentences(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (shop / "products.csv").write_text("product,price\np1,3\np2,inf\n")
+    (shop / "dataset.toml").write_text(TABLES + 'fields = { price = "number" }\n')
+    assert main(["data", "describe", str(shop)]) == 2
+    assert f"{shop / 'products.csv'} line 3: the column 'price' is infinite" in capsys.readouterr().err
+    for where, message in (
+        ("product = 'none'", "orders.csv: no row fulfils where = "),
+        ("prodct = 'p1'", "orders.csv has no column 'prodct', which where names; did you mean 'product'?"),
+        ("product =", "expects a number or a text in quotes"),
+    ):
+        (shop / "dataset.toml").write_text(TABLES.replace("[items]", f'where = "{where}"\n[items]'))
+        assert main(["data", "describe", str(shop)]) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert "Traceback" not in error
+
+
 def test_strict_refuses_what_is_not_listed(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (shop / "products.csv").write_text("product,colour\np0,red\n")
     assert main(["init", str(shop / "orders.csv"), str(shop / "products.csv")]) == 0

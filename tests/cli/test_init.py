@@ -21,8 +21,24 @@ def test_json_gives_the_path_and_the_reasons(shop: Path, capsys: pytest.CaptureF
     written = json.loads(capsys.readouterr().out)
     assert written["path"] == str(shop / "x.toml")
     assert written["reasons"]["interactions.user"].startswith("by its name")
+    assert all("repeated rows were merged" in warning for warning in written["warnings"])
     assert main(["data", "describe", str(shop / "x.toml"), "--split", "random", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["split"]["name"] == "random"
+
+
+def test_doubtful_values_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [f"u{n % 7},p{n % 5},{0 if n % 3 else 1 + n % 5}" for n in range(90)]
+    (tmp_path / "ratings.csv").write_text("user,item,rating\n" + "\n".join(rows))
+    assert main(["init", str(tmp_path / "ratings.csv")]) == 0
+    assert "'rating' is 0 in 60 of 90 rows" in capsys.readouterr().out
+    assert main(["init", str(tmp_path / "ratings.csv"), "--force", "--json"]) == 0
+    assert "'rating' is 0 in 60 of 90 rows" in json.loads(capsys.readouterr().out)["warnings"][0]
+
+
+def test_the_caller_may_say_whether_there_is_a_header(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", str(shop / "orders.csv"), "--header", "false", "--user", "column_1", "--item", "column_2"]) == 0
+    assert "header = false" in (shop / "dataset.toml").read_text()
+    assert main(["init", str(shop / "orders.csv"), "--header", "maybe", "--force"]) == 2
 
 
 def test_a_description_is_replaced_by_force_only(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,7 +34,7 @@ AWKWARD = [
 ]
 texts = st.one_of(st.sampled_from(AWKWARD), st.text(max_size=6))
 ids = st.one_of(texts, st.integers(-3, 30).map(str))
-numbers = st.one_of(st.floats(width=64), st.floats(-1e3, 1e3), st.just(0.0))
+numbers = st.one_of(st.floats(width=64, allow_infinity=False), st.floats(-1e3, 1e3), st.just(0.0))
 
 
 @st.composite

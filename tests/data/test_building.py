@@ -61,6 +61,44 @@ def test_positive_is_a_condition_and_missing_does_not_fulfil_it() -> None:
     assert data.rows_for("topn").tolist() == [1, 2]
 
 
+def test_dates_that_could_be_read_in_two_ways_are_warned_of() -> None:
+    schema = {"interactions": {"user": "u", "item": "i", "time": "t"}, "items": {"id": "i", "listed": "l"}}
+    rows = {"u": ["a", "b"], "i": ["x", "y"], "t": ["03/04/2019", "05/04/2019"]}
+    things = {"i": ["x", "y"], "l": ["01/02/2019", "02/02/2019"]}
+    warnings = Dataset.from_tables(rows, items=things, schema=schema).warnings
+    assert [warning.partition(": column")[0] for warning in warnings] == ["the items table", "the interactions table"]
+    assert 'set [items] listed_format = "%d/%m/%Y" where the day comes first' in warnings[0]
+    assert 'set [interactions] time_format = "%d/%m/%Y" where the day comes first' in warnings[1]
+    decided = {"time_format": "%d/%m/%Y"}, {"listed_format": "%m/%d/%Y"}
+    schema = {"interactions": {**schema["interactions"], **decided[0]}, "items": {**schema["items"], **decided[1]}}
+    assert Dataset.from_tables(rows, items=things, schema=schema).warnings == ()
+
+
+def filtered(where: str, **changes: Any) -> Dataset:
+    return build(schema={**SCHEMA, "interactions": {**SCHEMA["interactions"], "where": where}}, **changes)
+
+
+def test_where_chooses_rows_before_anything_is_asked_of_them() -> None:
+    rows = {**INTERACTIONS, "u": [1, 2, None, 3], "stars": [1.0, None, float("inf"), 4.0], "n": [1, 2, 3, 0]}
+    data = filtered("stars < 4", interactions=rows)  # leaves out the infinite one, the one without user, the one of weight 0
+    assert data.users.ids.to_list() == ["1", "2"]
+    assert data.items.ids.to_list() == ["b", "a", "z"]  # c was only in a row that is left out
+    assert data.interactions.select("label", "weight").rows() == [(1.0, 1.0)]
+    assert '3 of 4 rows of the interactions are left out, as where = "stars < 4" says.' in data.warnings
+    assert data.content_hash != build().content_hash
+    chosen = build(interactions=pl.DataFrame(INTERACTIONS).filter(pl.col("stars") >= 3))
+    assert filtered("stars >= 3").content_hash == chosen.content_hash
+
+
+def test_where_that_leaves_all_or_nothing() -> None:
+    assert filtered("t > 0").content_hash == build().content_hash
+    assert not any("left out" in warning for warning in filtered("t > 0").warnings)
+    with pytest.raises(DataError, match='the interactions table: no row fulfils where = "t > 90", so nothing is left'):
+        filtered("t > 90")
+    with pytest.raises(DataError, match="the interactions table row 4: column 'n' holds the weight"):
+        filtered("t > 6", interactions={**INTERACTIONS, "n": [0, 1, 1, 0]})
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
@@ -68,7 +106,10 @@ def test_positive_is_a_condition_and_missing_does_not_fulfil_it() -> None:
         ({"interactions": {"u": [1], "itm": ["a"]}}, SchemaError, "has no column 'i'"),
         ({"interactions": {**INTERACTIONS, "stars": ["1", "2", "good", "4"]}}, DataError,
          "the interactions table row 3: column 'stars' holds 'good' where a number was expected"),
-        ({"interactions": {**INTERACTIONS, "stars": [1.0, float("inf"), 1.0, 1.0]}}, DataError, "row 2: column 'stars' is infinite"),
+        ({"interactions": {**INTERACTIONS, "stars": [1.0, float("inf"), 1.0, 1.0]}}, DataError, "row 2: the column 'stars' is infinite; give a finite number"),
+        ({"interactions": {**INTERACTIONS, "n": [1.0, 1.0, float("inf"), 1.0]}}, DataError, "row 3: column 'n' holds the weight inf"),
+        ({"interactions": {**INTERACTIONS, "t": [1.0, 1.0, 2.0, float("inf")]}}, DataError, "row 4: the column 't' is infinite"),
+        ({"users": {**USERS, "age": [30.0, float("-inf")]}}, DataError, "the users table row 2: the column 'age' is infinite"),
         ({"interactions": {**INTERACTIONS, "n": [1, 0, 1, 1]}}, DataError, "row 2: column 'n' holds the weight 0.0"),
         ({"interactions": {**INTERACTIONS, "t": ["2020-01-01", "2020-01-02", "soon", "2020-01-04"]}}, DataError,
          "row 3: column 't' holds 'soon' where a date or a number was expected"),

@@ -5,8 +5,9 @@ from decimal import Decimal
 import polars as pl
 import pytest
 
-from gmlfm.data.columns import Origin, as_ids, without_prefix
-from gmlfm.errors import SchemaError
+from gmlfm.data.columns import Origin, as_field, as_ids, as_number, without_prefix
+from gmlfm.data.schema import Field
+from gmlfm.errors import DataError, SchemaError
 
 
 def ids_of(values: pl.Series) -> tuple[list[str], str]:
@@ -22,6 +23,14 @@ def test_decimal_and_float_ids_stay_distinct_and_whole_ones_are_integers() -> No
     assert ids_of(pl.Series([2**63 + 1], dtype=pl.UInt64)) == ([str(2**63 + 1)], "integer")
     with pytest.raises(SchemaError, match="neither text nor number"):
         ids_of(pl.Series([1], dtype=pl.Duration))
+
+
+@pytest.mark.parametrize("values", [[1.0, None, float("inf"), float("-inf")], ["1", None, "inf", "-Infinity"]])
+def test_infinite_numbers_are_refused_in_fields_and_not_in_conditions(values: list[object]) -> None:
+    column = pl.Series("price", values)
+    with pytest.raises(DataError, match=r"table row 3: the column 'price' is infinite; give a finite number.*\(2 such rows\)"):
+        as_field(column, Field("price", "number"), Origin("table"))
+    assert as_number(column, Origin("table")).to_list() == [1.0, None, float("inf"), float("-inf")]
 
 
 def test_an_origin_names_the_row_or_what_the_reader_knows_of_it() -> None:

@@ -34,6 +34,47 @@ def test_tables_find_their_roles_keys_and_kinds() -> None:
     assert "note: 2 different texts" in guess.reasons["interactions.unused"]
 
 
+def test_atomic_files_are_understood_by_their_names_and_suffixes() -> None:
+    events = pl.DataFrame({"a:token": ["1", "1", "2"], "b:token": ["5", "6", "5"], "timestamp:float": [5.0, 6.0, 7.0]})
+    things = pl.DataFrame({"b:token": ["5", "6", "7"], "genre:token_seq": ["x y", "y", "y"], "n:token": ["1", "2", "2"]})
+    guess = guess_schema({"x.item": things, "x.inter": events}, user="a:token", item="b:token")
+    assert guess.tables == {"interactions": "x.inter", "items": "x.item"}
+    assert guess.schema.items is not None
+    assert guess.schema.items.fields == (Field("genre:token_seq", "set", " "), Field("n:token", "category"))
+    assert guess.schema.interactions.time == "timestamp:float"
+    plain = {"items": things.rename(lambda name: name[0]), "interactions": events.rename(lambda name: name[0])}
+    typed = guess_schema(plain, known_roles=True, types={"items": {"g": "token_seq"}})
+    assert typed.schema.items is not None
+    assert Field("g", "set", " ") in typed.schema.items.fields
+
+
+def test_a_column_called_the_users_goes_before_one_that_shares_the_users_values() -> None:
+    rows = pl.DataFrame({"item_id": [1 + n % 50 for n in range(300)], "user_id": [2000 + n % 30 for n in range(300)]})
+    users = pl.DataFrame({"key": range(1, 1001), "city": ["Rome", "Oslo"] * 500})
+    guess = guess_schema({"interactions": rows, "users": users}, known_roles=True)
+    assert (guess.schema.interactions.user, guess.schema.interactions.item) == ("user_id", "item_id")
+    assert guess.reasons["interactions.user"] == "by its name; 30 different values"
+
+
+def test_web_addresses_are_items_only_where_nothing_else_is() -> None:
+    visits = pl.DataFrame({"reader": ["a", "b", "a", "b"], "page": [f"http://x.y/{n % 3}" for n in range(4)]})
+    assert guess_schema({"visits": visits}).schema.interactions.item == "page"
+    with_code = visits.with_columns(pl.Series("code", ["k", "l", "k", "m"]))
+    guess = guess_schema({"visits": with_code})
+    assert guess.schema.interactions.item == "code"
+    assert "page: web addresses: not for training" in guess.reasons["interactions.unused"]
+
+
+def test_doubtful_values_are_warned_of_and_noted() -> None:
+    ratings = pl.DataFrame({"user": ["u", "v"] * 6, "item": ["x", "y", "z"] * 4, "rating": [0] * 8 + [5, 7, 8, 9]})
+    users = pl.DataFrame({"user": ["u", "v", "w"], "age": [30, 30, 244]})
+    guess = guess_schema({"ratings": ratings, "users": users})
+    assert len(guess.warnings) == 2
+    assert "'rating' is 0 in 8 of 12 rows" in guess.reasons["interactions.notes"]
+    assert "'age' has 1 of 3 values that cannot be ages" in guess.reasons["users.notes"]
+    assert guess_schema({"orders.csv": ORDERS}).warnings == ()
+
+
 def test_columns_may_be_named_by_the_caller() -> None:
     guess = guess_schema({"orders.csv": ORDERS}, user="note", item="customer")
     assert (guess.schema.interactions.user, guess.schema.interactions.item) == ("note", "customer")

@@ -9,6 +9,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from gmlfm import Dataset
+from gmlfm.data.interop import is_table
 from gmlfm.errors import DataError
 from tests.data.arbitrary import INTERACTIONS, ITEMS, USERS, build
 
@@ -20,6 +21,18 @@ def test_every_maker_of_tables_gives_the_same_dataset(make: Any) -> None:
     data = build(interactions=make(INTERACTIONS), users=make(USERS), items=make(ITEMS))
     assert data.content_hash == build().content_hash
     assert_frame_equal(data.interactions, build().interactions)
+
+
+@pytest.mark.parametrize(
+    "make", [pd.DataFrame, pa.table, pl.DataFrame, pl.LazyFrame, dict], ids=["pandas", "arrow", "polars", "lazy", "dict"]
+)
+def test_a_table_is_known_as_one(make: Any) -> None:
+    assert is_table(make(INTERACTIONS))
+
+
+@pytest.mark.parametrize("value", ["bazaar", None, 3, [1], pl.Series("u", ["a"]), pd.Series(["a"]), build()])
+def test_other_things_are_no_tables(value: Any) -> None:
+    assert not is_table(value)
 
 
 def test_pandas_floats_of_whole_numbers_are_still_integer_ids() -> None:

@@ -56,6 +56,16 @@ def test_a_tables_read_options_go_before_the_shared_ones(tmp_path: Path) -> None
     assert (schema.items.read.separator, schema.items.read.encoding) == (",", "latin-1")
 
 
+def test_a_header_is_declared_in_the_table_or_in_its_read(tmp_path: Path) -> None:
+    for line in ("header = false", "read = { header = false }", "header = false\nread = { header = false }"):
+        (tmp_path / "dataset.toml").write_text(CONTRACT.replace('title = "name"', f'title = "name"\n{line}'))
+        schema = Schema.from_toml(tmp_path / "dataset.toml")
+        assert schema.items is not None
+        assert schema.items.read.header is False
+        assert schema.items.read.separator == ";"
+        assert schema.interactions.read.header is None
+
+
 MINIMAL: dict[str, Any] = {"interactions": {"user": "u", "item": "i"}}
 
 
@@ -66,6 +76,7 @@ MINIMAL: dict[str, Any] = {"interactions": {"user": "u", "item": "i"}}
         ({"interactions": {"user": "u", "item": "i", "tme": "t"}}, "unknown key 'tme'; did you mean 'time'?"),
         ({"interactions": {"user": "u"}}, "has no 'item'"),
         ({"interactions": {"user": 3, "item": "i"}}, "user is 3; expected text"),
+        ({"interactions": {"user": "u", "item": "i", "where": True}}, "where is True; expected text"),
         ({"interactions": "x"}, "expected a table"),
         ({"items": {"id": "i", "fields": {"a": "categroy"}}}, "kind 'categroy'; expected category, set or number; did you mean"),
         ({"items": {"id": "i", "fields": {"a": {"kind": "number", "separator": "|"}}}}, "separator and weighting belong to a set"),
@@ -74,6 +85,9 @@ MINIMAL: dict[str, Any] = {"interactions": {"user": "u", "item": "i"}}
         ({"encoding": {"min_count": {"itm": 2}}}, "names 'itm', no field; did you mean 'item'?"),
         ({"encoding": {"min_count": {"item": 0}}}, "expected a whole number of 1 or more"),
         ({"encoding": {"read": {"tolerate": -1}}}, "tolerate is -1"),
+        ({"encoding": {"read": {"header": 1}}}, "header is 1; expected true or false: is the first line one of names?"),
+        ({"interactions": {"user": "u", "item": "i", "header": "yes"}}, "header is 'yes'; expected true or false"),
+        ({"items": {"id": "i", "header": True, "read": {"header": False}}}, "[items] has header and another header in read; keep one"),
         ({"encoding": {"read": {"null": "NULL"}}}, "expected a list of texts"),
         ({"users": {"id": "u", "fields": {"x": "category"}}, "items": {"id": "i", "fields": {"x": "category"}},
           "encoding": {"min_count": {"x": 2}}}, "write 'user.x' or 'item.x'"),

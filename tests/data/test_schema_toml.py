@@ -18,6 +18,7 @@ read_options = st.builds(
     ReadOptions,
     separator=st.none() | st.sampled_from([";", "\t", "::"]),
     encoding=st.none() | st.just("latin-1"),
+    header=st.none() | st.booleans(),
     null=st.none() | st.lists(st.text(max_size=4), max_size=3).map(tuple),
     columns=st.none() | st.lists(names, max_size=3, unique=True).map(tuple),
     tolerate=st.integers(0, 5),
@@ -34,6 +35,7 @@ sides = st.builds(SideSchema, id=names, path=names, fields=field_tuples, title=s
             user=names,
             item=names.map(lambda name: name + " item"),
             path=names,
+            where=st.none() | names,
             time=st.none() | names,
             weight=st.none() | names,
             repeats=st.sampled_from(["merge", "keep"]),
@@ -45,5 +47,11 @@ sides = st.builds(SideSchema, id=names, path=names, fields=field_tuples, title=s
     )
 )
 def test_a_schema_written_as_toml_reads_back_the_same(schema: Schema) -> None:
-    reasons = {"interactions.user": "two\nlines # and a mark", "items.unused": "not used:\nsome: text"}
+    reasons = {
+        "interactions.user": "two\nlines # and a mark",
+        "items.unused": "not used:\nsome: text",
+        "users.notes": "a\nb\x01",
+    }
+    if schema.users is not None:
+        assert "# note: a\n# note: b?\n" in to_toml(schema, reasons)
     assert Schema.from_dict(tomllib.loads(to_toml(schema, reasons))) == schema

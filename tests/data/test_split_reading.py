@@ -56,6 +56,15 @@ def test_a_file_without_a_header_is_read_by_position_where_it_begins_with_ids_of
         read_rows(path, "test", DATA)
 
 
+def test_a_header_is_replaced_as_it_is_for_the_data(tmp_path: Path) -> None:
+    schema = {"interactions": {"user": "user", "item": "item", "read": {"header": True, "columns": ["user", "item", "stars"]}}}
+    data = Dataset.from_tables(ROWS, schema=schema)
+    (tmp_path / "part.inter").write_text("user_id:token\titem_id:token\trating:float\nu1\ti2\t5\nu2\ti2\t4\n")
+    assert read_rows(tmp_path / "part.inter", "test", data).frame.select("user", "item").equals(ROWS)
+    (tmp_path / "part.inter").write_text("u1\ti2\t5\nu2\ti2\t4\n")
+    assert read_rows(tmp_path / "part.inter", "test", data).frame.select("user", "item").equals(ROWS)
+
+
 def test_equal_ids_of_user_and_item_in_the_first_line_are_a_row(tmp_path: Path) -> None:
     data = Dataset.from_tables(
         pl.DataFrame({"user": ["5", "6"], "item": ["5", "7"]}), schema={"interactions": {"user": "user", "item": "item"}}

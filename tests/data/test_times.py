@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmlfm.data.columns import Origin
-from gmlfm.data.times import as_times, day_comes_first
+from gmlfm.data.times import ambiguity_warning, ambiguous_date, as_times, short_date
 from gmlfm.errors import DataError
 
 ORIGIN = Origin("events.csv")
@@ -46,12 +46,12 @@ def test_several_shapes_in_one_column() -> None:
 
 def test_the_whole_column_decides_whether_the_day_comes_first() -> None:
     day_first = pl.Series("t", ["03/04/2019", "25/04/2019"])
-    assert day_comes_first(day_first) is True
+    assert ambiguous_date(day_first) is None
     assert dt.datetime.fromtimestamp(as_times(day_first, ORIGIN)[0] / 1e6, dt.UTC).month == 4
     month_first = pl.Series("t", ["03/04/2019", "04/25/2019"])
-    assert day_comes_first(month_first) is False
+    assert ambiguous_date(month_first) is None
     assert dt.datetime.fromtimestamp(as_times(month_first, ORIGIN)[0] / 1e6, dt.UTC).month == 3
-    assert day_comes_first(pl.Series("t", ["03/04/2019"])) is None
+    assert ambiguous_date(pl.Series("t", ["03/04/2019"])) == "03/04/2019"
     assert as_times(pl.Series("t", ["03/04/2019"]), ORIGIN, "%d/%m/%Y")[0] == int(
         dt.datetime(2019, 4, 3, tzinfo=dt.UTC).timestamp() * 1e6
     )
@@ -91,9 +91,47 @@ def test_a_column_that_proves_both_orders_is_refused() -> None:
         as_times(pl.Series("t", ["25/12/2018", "12/25/2019"]), ORIGIN)
 
 
-def test_what_is_no_finite_number_is_missing() -> None:
-    assert as_times(pl.Series("t", ["5", "nan", "1", "inf"]), ORIGIN).to_list() == [5.0, None, 1.0, None]
-    assert as_times(pl.Series("t", [5.0, float("inf")]), ORIGIN).to_list() == [5.0, None]
+def test_what_is_no_number_is_missing_and_what_is_infinite_is_refused() -> None:
+    assert as_times(pl.Series("t", ["5", "nan", "1"]), ORIGIN).to_list() == [5.0, None, 1.0]
+    for values in (pl.Series("t", ["5", "1", "-inf"]), pl.Series("t", [5.0, None, float("inf")])):
+        with pytest.raises(DataError, match=r"events\.csv row 3: the column 't' is infinite; give a finite number"):
+            as_times(values, ORIGIN)
+
+
+@pytest.mark.parametrize(
+    ("texts", "example", "formats"),
+    [
+        (["2020-01-01", " 03/04/2019 ", None], "03/04/2019", ("%d/%m/%Y", "%m/%d/%Y")),
+        (["03/03/2019", "3-4-19"], "3-4-19", ("%d-%m-%y", "%m-%d-%y")),
+        (["03/04/2019 14:05"], "03/04/2019 14:05", ("%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M")),
+        (["03/04/19 14:05:09"], "03/04/19 14:05:09", ("%d/%m/%y %H:%M:%S", "%m/%d/%y %H:%M:%S")),
+        (["03/04/19 14:05:09.5"], "03/04/19 14:05:09.5", ("%d/%m/%y %H:%M:%S%.f", "%m/%d/%y %H:%M:%S%.f")),
+    ],
+)
+def test_dates_that_could_be_read_in_two_ways_are_warned_of(
+    texts: list[str | None], example: str, formats: tuple[str, str]
+) -> None:
+    column = pl.Series("t", texts)
+    warning = ambiguity_warning(column, ORIGIN, "[interactions] time_format")
+    assert warning == (
+        f"events.csv: column 't' holds dates such as '{example}', whose day and month could be exchanged; they are read with the "
+        f'month first: set [interactions] time_format = "{formats[0]}" where the day comes first, "{formats[1]}" where the month does.'
+    )
+    day_first, month_first = (as_times(pl.Series("t", [example]), ORIGIN, shape)[0] for shape in formats)
+    assert day_first != month_first == as_times(pl.Series("t", [example]), ORIGIN)[0]
+
+
+@pytest.mark.parametrize(
+    "values", [["2019-03-04"], ["03.04.2019"], ["03/03/2019"], ["03/04/2019", "13/04/2019"], ["5", "6"], [5, 6], [None]]
+)
+def test_dates_that_are_read_in_one_way_are_not(values: list[object]) -> None:
+    assert ambiguity_warning(pl.Series("t", values), ORIGIN, "time_format") is None
+
+
+def test_short_dates_are_those_whose_order_only_a_column_can_tell() -> None:
+    assert short_date(pl.Series("t", [None, "2019-03-04", "13/04/19"])) == "13/04/19"
+    assert short_date(pl.Series("t", ["2019-03-04", "13.04.2019"])) is None
+    assert short_date(pl.Series("t", [5])) is None
 
 
 def test_among_numbers_the_text_is_the_wrong_one() -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 from sklearn.base import clone
@@ -185,6 +187,15 @@ def test_wrong_use_is_one_sentence(trained: Recommender, board: Dataset) -> None
         (lambda: trained.recommend(["u1"], n="3"), "n is 3; expected a whole number"),  # type: ignore[arg-type]
         (lambda: trained.recommend(["u1"], n=2.5), "expected a whole number"),  # type: ignore[arg-type]
         (lambda: Recommender().fit("d"), "fit takes a Dataset, not str"),  # type: ignore[arg-type]
+        (
+            lambda: Recommender().fit(pl.DataFrame({"u": [1]})),
+            r"not a table \(DataFrame\); make one with Dataset\.from_tables\(",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: Recommender().fit(pd.DataFrame({"u": [1]})),
+            r"not a table \(DataFrame\); make one with Dataset\.from_tables\(",
+        ),  # type: ignore[arg-type]
+        (lambda: Recommender().fit(pa.table({"u": [1]})), r"not a table \(Table\); make one with Dataset\.from_tables\("),  # type: ignore[arg-type]
         (lambda: Recommender(task="implicit").fit(board, "newcomers"), "splits its drawn instances at random"),
         (lambda: Recommender().recommend(["a"]), "not fitted yet"),
         (lambda: Recommender(preset="paper").fit(board, refit=True), "leave refit out"),

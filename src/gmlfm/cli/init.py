@@ -33,6 +33,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--out", metavar="FILE", help="where to write (default: dataset.toml beside the first file)")
     parser.add_argument("--user", metavar="COLUMN", help="the column of the user, where the guess is wrong")
     parser.add_argument("--item", metavar="COLUMN", help="the column of the item, where the guess is wrong")
+    parser.add_argument(
+        "--header", choices=("true", "false"), help="whether the files have a header line, where the guess is wrong"
+    )
     parser.add_argument("--force", action="store_true", help="replace a dataset.toml that is there")
     shared_options(parser)
     parser.set_defaults(run=run)
@@ -41,15 +44,18 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     files = [Path(name) for name in options.files]
     target = Path(options.out) if options.out else files[0].parent / "dataset.toml"
-    inspected = inspect_files(files, target.parent, user=options.user, item=options.item)
+    header = None if options.header is None else options.header == "true"
+    inspected = inspect_files(files, target.parent, user=options.user, item=options.item, header=header)
     data = write_schema(inspected, target, force=options.force)
     if options.json:
-        written = {"path": str(target), "files": inspected.files, "reasons": inspected.guess.reasons}
+        guess = inspected.guess
+        warnings = [*guess.warnings, *data.warnings]
+        written = {"path": str(target), "files": inspected.files, "reasons": guess.reasons, "warnings": warnings}
         print(json.dumps(written, ensure_ascii=False))
         return
     show(inspected, Console())
     console = Console()
-    for warning in data.warnings:
+    for warning in (*inspected.guess.warnings, *data.warnings):
         note(console, warning)
     console.print(f"Wrote [bold]{escape(str(target))}[/]. Next: gmlfm data describe {escape(str(target))}", soft_wrap=True)
 

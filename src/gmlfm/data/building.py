@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
-from gmlfm.data.columns import IdType, Origin, as_field, as_ids, as_number, as_text, column
+from gmlfm.data.columns import IdType, Origin, as_field, as_ids, as_number, as_text, column, finite
+from gmlfm.data.conditions import left_out_note, nothing_used, rows_that_hold, used_rows
 from gmlfm.data.dataset import Dataset, Side
-from gmlfm.data.expressions import Columns, holds
 from gmlfm.data.schema import InteractionsSchema, Schema, SideSchema
-from gmlfm.data.times import as_times
+from gmlfm.data.times import ambiguity_warning, as_times
 from gmlfm.errors import DataError, SchemaError
 
 
@@ -33,8 +33,7 @@ class Builder:
             if frame.height == 0:
                 raise DataError(f"{self._origins[name].name} is empty; at least one row is needed.")
         spec = self._schema.interactions
-        origin = self._origins["interactions"]
-        table = self._tables["interactions"]
+        table, origin = self._used_rows(spec)
         user_ids, user_type = as_ids(column(table, spec.user, origin, "user"), origin)
         item_ids, item_type = as_ids(column(table, spec.item, origin, "item"), origin)
         usable = self._rows_with_ids(user_ids, item_ids)
@@ -55,6 +54,16 @@ class Builder:
             if n_before > interactions.height:
                 self._warnings.append(merged_warning(n_before - interactions.height))
         return Dataset(self._schema, interactions, context, users, items, tuple(self._warnings))
+
+    def _used_rows(self, spec: InteractionsSchema) -> tuple[pl.DataFrame, Origin]:
+        """The interactions that `where` lets through; from here on, places are those of these rows."""
+        table = self._tables["interactions"]
+        used, self._origins["interactions"] = used_rows(table, spec, self._origins["interactions"])
+        if used.height == 0:
+            raise DataError(nothing_used(self._origins["interactions"].name, spec.where))
+        if used.height < table.height:
+            self._warnings.append(left_out_note(table.height - used.height, table.height, spec.where))
+        return used, self._origins["interactions"]
 
     def _rows_with_ids(self, user_ids: pl.Series, item_ids: pl.Series) -> pl.Series:
         usable = user_ids.is_not_null() & item_ids.is_not_null()
@@ -95,7 +104,10 @@ class Builder:
         if spec is None or spec.listed is None:
             return None
         table, origin = self._tables["items"], self._origins["items"]
-        return listing_times(table, spec, origin).extend_constant(None, n_unlisted)
+        listed = listing_times(table, spec, origin)
+        if spec.listed_format is None and (warning := ambiguity_warning(table[spec.listed], origin, "[items] listed_format")):
+            self._warnings.append(warning)
+        return listed.extend_constant(None, n_unlisted)
 
     def _check_listed(self, ids: pl.Series, name: str, id_column: str, origin: Origin) -> None:
         if ids.null_count():
@@ -145,15 +157,15 @@ def occasion(
     decimal = spec.read.decimal
     result = []
     if spec.time is not None:
-        times = as_times(column(table, spec.time, origin, "time"), origin, spec.time_format).alias("time")
+        texts = column(table, spec.time, origin, "time")
+        times = as_times(texts, origin, spec.time_format).alias("time")
+        if spec.time_format is None and (warning := ambiguity_warning(texts, origin, "[interactions] time_format")):
+            warnings.append(warning)
         if times.null_count():
             warnings.append(f"{times.null_count():,} interactions have no time; they count as earliest.")
         result.append(times)
     if spec.label is not None:
-        labels = as_number(column(table, spec.label, origin, "label"), origin, decimal).alias("label")
-        if labels.is_infinite().any():
-            row = int(labels.is_infinite().arg_max() or 0)
-            raise DataError(f"{origin.locate(row)}: column '{spec.label}' is infinite; a label must be finite.")
+        labels = finite(as_number(column(table, spec.label, origin, "label"), origin, decimal), origin).alias("label")
         if labels.null_count():
             warnings.append(f"{labels.null_count():,} interactions have no label; the task 'rating' leaves them out.")
         result.append(labels)
@@ -162,11 +174,7 @@ def occasion(
     if spec.positive is None:
         positive = pl.Series("positive", [True]).new_from_index(0, table.height)
     else:
-        condition = Columns(
-            number=lambda name: as_number(column(table, name, origin, "positive"), origin, decimal),
-            text=lambda name: as_text(column(table, name, origin, "positive"), origin),
-        )
-        positive = holds(spec.positive, condition).alias("positive")
+        positive = rows_that_hold(spec.positive, table, origin, decimal, "positive").alias("positive")
         if whole and not positive.any():
             raise DataError(f'{origin.name}: no row fulfils positive = "{spec.positive}", so there is nothing to recommend.')
     return [*result, positive]

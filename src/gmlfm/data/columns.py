@@ -106,7 +106,18 @@ def as_number(values: pl.Series, origin: Origin, decimal: str | None = None) -> 
     return numbers.fill_nan(None)
 
 
+def finite(numbers: pl.Series, origin: Origin) -> pl.Series:
+    """The numbers themselves; refused where one of them is infinite, which no table means."""
+    is_infinite = numbers.is_infinite().fill_null(False)
+    if is_infinite.any():
+        raise DataError(
+            f"{origin.locate(int(is_infinite.arg_max() or 0))}: the column '{numbers.name}' is infinite; give a finite number, "
+            f"or none where it is not known ({int(is_infinite.sum()):,} such rows)."
+        )
+    return numbers
+
+
 def as_field(values: pl.Series, field: Field, origin: Origin, decimal: str | None = None) -> pl.Series:
     if field.kind == "number":
-        return as_number(values, origin, decimal)
+        return finite(as_number(values, origin, decimal), origin)
     return as_set(values, field, origin) if field.kind == "set" else as_text(values, origin)

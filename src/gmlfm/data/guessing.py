@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
 
-from gmlfm.data.columns import Origin, as_ids
-from gmlfm.data.profiles import DECIMALS, Profile, profile, words_of
+from gmlfm.data.atomic import ROLES_OF_SUFFIXES, AtomicType, atomic_types
+from gmlfm.data.column_words import EVENT_WORDS, ITEM_WORDS, LABEL_WORDS, USER_WORDS, WEIGHT_WORDS, words_of
+from gmlfm.data.plausibility import doubtful_field, doubtful_rating
+from gmlfm.data.profiles import DECIMALS, Profile, profile
+from gmlfm.data.references import SIDE_WORDS, References
 from gmlfm.data.schema import Field, InteractionsSchema, Schema, SideSchema
+from gmlfm.data.titles import title_column
 from gmlfm.errors import DataError, SchemaError, did_you_mean
-
-USER_WORDS = {"user", "buyer", "customer", "client", "member", "reviewer", "person", "visitor", "account", "kunde", "uid"}
-USER_WORDS |= {"userid", "subscriber", "shopper", "household", "patient", "student", "reader", "listener", "guest"}
-ITEM_WORDS = {
-    "item",
-    "product",
-    "sku",
-    "asin",
-    "movie",
-    "film",
-    "article",
-    "artikel",
-    "book",
-    "song",
-    "track",
-    "listing",
-    "offer",
-}
-ITEM_WORDS |= {"itemid", "course", "isbn", "iid", "catalog", "catalogue", "goods", "game", "recipe", "restaurant", "business"}
-EVENT_WORDS = {"interaction", "rating", "purchase", "order", "event", "review", "click", "transaction", "sale", "log", "play"}
-LABEL_WORDS = {"rating", "star", "score", "label", "grade", "overall"}
-WEIGHT_WORDS = {"quantity", "qty", "menge", "unit", "play", "count"}
-_SIDE_WORDS = {"users": USER_WORDS, "items": ITEM_WORDS}
-_SAMPLE = 20_000
-TITLE_WORDS = {"title", "name", "titel", "caption", "headline"}
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A schema, and for each place in it (as 'items.fields.tags') the reason, in words."""
+    """A schema, and for each place in it (as 'items.fields.tags') the reason, in words; warnings are about values."""
 
     schema: Schema
     reasons: dict[str, str] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)  # interactions, users, items -> the table's name
+    warnings: tuple[str, ...] = ()
 
 
 def guess_schema(
@@ -56,22 +36,34 @@ def guess_schema(
     user: str | None = None,
     item: str | None = None,
     known_roles: bool = False,
+    types: Mapping[str, Mapping[str, AtomicType]] | None = None,
 ) -> Guess:
-    """Guess from tables by file name. With `known_roles` the names are interactions, users and items themselves."""
+    """Guess from tables by file name. With `known_roles` the names are interactions, users and items themselves.
+
+    types: of a table, the types that an atomic file gave its columns, where their names do not carry them any more.
+    """
     for table, frame in tables.items():
         if frame.height == 0:
             raise DataError(f"the {table} table is empty; at least one row is needed.")
-    guesser = _Guesser(tables, user, item)
+    guesser = _Guesser(tables, user, item, types or {})
     roles = {role: role for role in tables} if known_roles else guesser.roles()
     return guesser.schema(name, roles)
 
 
 class _Guesser:
-    def __init__(self, tables: Mapping[str, pl.DataFrame], user: str | None, item: str | None) -> None:
+    def __init__(
+        self,
+        tables: Mapping[str, pl.DataFrame],
+        user: str | None,
+        item: str | None,
+        types: Mapping[str, Mapping[str, AtomicType]],
+    ) -> None:
         self._tables = tables
         self._requested = {"user": user, "item": item}
-        self._profiles = {name: {column: profile(frame[column]) for column in frame.columns} for name, frame in tables.items()}
+        self._profiles = {name: _profiles(frame, types.get(name)) for name, frame in tables.items()}
+        self._references = References(tables, self._profiles)
         self._reasons: dict[str, str] = {}
+        self._warnings: list[str] = []
 
     def roles(self) -> dict[str, str]:
         """interactions, users, items -> table name."""
@@ -79,6 +71,9 @@ class _Guesser:
             raise SchemaError(
                 f"{len(self._tables)} tables were given; expected the interactions and at most one of users and one of items."
             )
+        by_suffix = {ROLES_OF_SUFFIXES.get(Path(name).suffix): name for name in self._tables}
+        if len(by_suffix) == len(self._tables) and None not in by_suffix and "interactions" in by_suffix:
+            return {str(role): name for role, name in by_suffix.items()}
         main = max(self._tables, key=self._interactions_score)
         roles = {"interactions": main}
         others = [name for name in self._tables if name != main]
@@ -100,7 +95,7 @@ class _Guesser:
         users = self._side(roles["users"], "users", main, user) if "users" in roles else None
         items = self._side(roles["items"], "items", main, item) if "items" in roles else None
         schema = Schema(interactions=interactions, name=name, users=users, items=items)
-        return Guess(schema, self._reasons, roles)
+        return Guess(schema, self._reasons, roles, tuple(self._warnings))
 
     def _interactions_score(self, name: str) -> float:
         profiles = self._profiles[name].values()
@@ -112,41 +107,14 @@ class _Guesser:
         score += 0.5 * any(column.looks == "time" for column in profiles)
         for other in self._tables:
             if other != name:
-                score += 1.0 * (self._reference(name, other, USER_WORDS | ITEM_WORDS)[2] > 0.5)
+                score += 1.0 * self._references.refers_to(name, other)
         return score
 
     def _side_score(self, name: str, main: str, side: str) -> float:
-        words = _SIDE_WORDS[side]
-        key, foreign_key, overlap = self._reference(main, name, words)
+        words = SIDE_WORDS[side]
+        key, foreign_key, fit = self._references.best(main, name, side)
         score = 2.0 * bool(words_of(Path(name).stem) & words)
-        return score + bool(words_of(key) & words) + bool(words_of(foreign_key) & words) + 0.1 * overlap
-
-    def _reference(self, main: str, other: str, words: set[str], without: Collection[str] = ()) -> tuple[str, str, float]:
-        """(key of other, main's foreign key to it, score): by its name, the side's words and shared values."""
-        best = ("", "", 0.0)
-        for key in self._keys(other):
-            keys, _ = as_ids(self._tables[other][key.name], Origin(other))
-            for column in self._columns(main, without):
-                if column.looks in ("time", "set", "empty", "text"):
-                    continue
-                sample, _ = as_ids(self._tables[main][column.name].drop_nulls().head(_SAMPLE), Origin(main))
-                overlap = _overlap(sample, keys)
-                if overlap == 0.0:
-                    continue
-                alike = 1.0 * (key.name == column.name) + 0.5 * bool((key.words & column.words) - {"id"})
-                alike += 0.7 * bool(column.words & words)
-                score = overlap + alike + min(math.log10(1 + column.n_distinct), 6) / 10
-                if score > best[2]:
-                    best = (key.name, column.name, score)
-        return best
-
-    def _columns(self, table: str, without: Collection[str] = ()) -> list[Profile]:
-        return [column for column in self._profiles[table].values() if column.name not in without]
-
-    def _keys(self, name: str) -> list[Profile]:
-        """Columns that could be a side table's id: every value once. A title may be unique too, so short names come first."""
-        unique = [column for column in self._columns(name) if column.unique]
-        return [column for column in unique if column.looks in ("key", "category", "number")] or unique
+        return score + bool(words_of(key) & words) + bool(words_of(foreign_key) & words) + 0.1 * fit
 
     def _id_columns(self, main: str, roles: Mapping[str, str]) -> tuple[str, str]:
         chosen: dict[str, str] = {}
@@ -162,9 +130,9 @@ class _Guesser:
                 chosen[side] = requested
                 self._reasons[f"interactions.{side}"] = "as asked"
         self._by_reference(main, roles, chosen)
-        for side, words in (("user", USER_WORDS), ("item", ITEM_WORDS)):
+        for side in ("user", "item"):
             if side not in chosen:
-                self._by_name(main, side, words, chosen)
+                self._by_name(main, side, chosen)
         for side in ("user", "item"):
             if side not in chosen:
                 self._by_count(main, side, chosen)
@@ -173,31 +141,35 @@ class _Guesser:
     def _by_reference(self, main: str, roles: Mapping[str, str], chosen: dict[str, str]) -> None:
         """Columns that name a side table's key; where both sides fit the same column, the better fit has it."""
         open_sides = [side for side in ("user", "item") if side not in chosen and f"{side}s" in roles]
-        fits = {side: self._reference(main, roles[f"{side}s"], _SIDE_WORDS[f"{side}s"]) for side in open_sides}
-        for side in sorted(fits, key=lambda candidate: -fits[candidate][2]):
+        fits = {side: self._references.best(main, roles[f"{side}s"], f"{side}s") for side in open_sides}
+        for side in sorted(fits, key=lambda candidate: -fits[candidate].score):
             key, foreign_key, _ = fits[side]
             if foreign_key in chosen.values():
-                key, foreign_key, _ = self._reference(main, roles[f"{side}s"], _SIDE_WORDS[f"{side}s"], chosen.values())
+                key, foreign_key, _ = self._references.best(main, roles[f"{side}s"], f"{side}s", chosen.values())
             if foreign_key:
                 chosen[side] = foreign_key
                 self._reasons[f"interactions.{side}"] = f"its values are those of {key} in {Path(roles[f'{side}s']).name}"
 
-    def _by_name(self, main: str, side: str, words: set[str], chosen: dict[str, str]) -> None:
-        columns = [column for column in self._columns(main, chosen.values()) if column.words & words]
-        columns = [column for column in columns if column.looks in ("key", "category", "number", "constant")]
+    def _by_name(self, main: str, side: str, chosen: dict[str, str]) -> None:
+        columns = self._references.named(main, f"{side}s", chosen.values())
         if columns:
             # 'user_id' before 'user_name'; then the column with most values.
-            best = max(columns, key=lambda column: ("id" in column.words or len(column.words) == 1, column.n_distinct))
+            called_ids = self._references.called_ids(main, f"{side}s")
+            best = max(columns, key=lambda column: (column.name in called_ids, "id" in column.words, column.n_distinct))
             chosen[side] = best.name
             self._reasons[f"interactions.{side}"] = f"by its name; {best.n_distinct:,} different values"
 
     def _by_count(self, main: str, side: str, chosen: dict[str, str]) -> None:
-        columns = self._columns(main, chosen.values())
+        columns = self._references.columns(main, chosen.values())
         candidates = [column for column in columns if column.looks in ("key", "category", "number")]
+        candidates = candidates or [column for column in columns if column.looks == "address"]
         candidates = [column for column in candidates if not (column.decimal_comma or column.reason.startswith(DECIMALS))]
         if not candidates:
             names = ", ".join(self._tables[main].columns)
-            raise SchemaError(f"no column of {main} looks like the {side}'s id (it has {names}); name it with --{side} COLUMN.")
+            raise SchemaError(
+                f"no column of {main} looks like the {side}'s id (it has {names}); "
+                f"name it with --{side} COLUMN, in Python with schema=."
+            )
         candidates.sort(key=lambda column: -column.n_distinct)
         n_open = 2 if side == "user" and "item" not in chosen else 1
         order = self._tables[main].columns
@@ -206,7 +178,7 @@ class _Guesser:
         self._reasons[f"interactions.{side}"] = f"a guess: {best.n_distinct:,} different values; if wrong, use --{side} COLUMN"
 
     def _interactions(self, main: str, user: str, item: str) -> InteractionsSchema:
-        columns = self._columns(main, (user, item))
+        columns = self._references.columns(main, (user, item))
         schema = InteractionsSchema(user=user, item=item)
         numeric = [column for column in columns if column.looks in ("number", "category")]
         times = [column for column in columns if column.looks == "time"]
@@ -214,6 +186,8 @@ class _Guesser:
         schema = self._optional(schema, "time", times)
         numbers = [column for column in numeric if self._all_numbers(main, column)]
         schema = self._optional(schema, "label", [column for column in numbers if column.words & LABEL_WORDS])
+        if schema.label is not None:
+            self._doubt("interactions", doubtful_rating(self._tables[main][schema.label]))
         numbers = [column for column in numbers if column.name not in (schema.label, schema.time)]
         weights = [column for column in numbers if column.words & WEIGHT_WORDS and self._above_zero(main, column)]
         schema = self._optional(schema, "weight", weights)
@@ -233,6 +207,13 @@ class _Guesser:
         self._reasons[f"interactions.{key}"] = candidates[0].reason
         return replace(schema, **{key: candidates[0].name})  # type: ignore[arg-type]
 
+    def _doubt(self, role: str, sentence: str | None) -> None:
+        """Warn, and leave the sentence in the role's part of the description."""
+        if sentence is not None:
+            self._warnings.append(sentence)
+            notes = self._reasons.get(f"{role}.notes")
+            self._reasons[f"{role}.notes"] = sentence if notes is None else f"{notes}\n{sentence}"
+
     def _all_numbers(self, main: str, column: Profile) -> bool:
         values = self._tables[main][column.name]
         return column.decimal_comma or values.cast(pl.Float64, strict=False).null_count() == values.null_count()
@@ -242,12 +223,11 @@ class _Guesser:
         return values.null_count() == 0 and bool((values > 0).all())
 
     def _side(self, table: str, side: str, main: str, foreign_key: str) -> SideSchema:
-        key = self._side_key(table, main, foreign_key)
+        key = self._references.key_named_by(main, foreign_key, table, side)
         self._reasons[f"{side}.id"] = f"each value once; names {foreign_key} of {Path(main).name}"
-        columns = self._columns(table, (key,))
-        titles = [column for column in columns if column.words & TITLE_WORDS]
-        titles = [column for column in titles if column.looks in ("text", "category", "key", "set")]
-        title = max(titles, key=lambda column: column.n_distinct).name if titles else None
+        columns = self._references.columns(table, (key,))
+        title_profile = title_column(columns, side)
+        title = title_profile.name if title_profile else None
         if title:
             self._reasons[f"{side}.title"] = "shown to people, never trained on"
         declared, unused = [], []
@@ -258,6 +238,8 @@ class _Guesser:
             elif column.name != title:
                 unused.append(f"{column.name}: {column.reason}")
         declared = [declaration for declaration in declared if declaration.name != title]
+        for declaration in declared:
+            self._doubt(side, doubtful_field(self._tables[table][declaration.name], side))
         if unused:
             self._reasons[f"{side}.unused"] = "\n".join(["not used:", *unused])
         schema = SideSchema(id=key, fields=tuple(declared), title=title)
@@ -265,20 +247,8 @@ class _Guesser:
             schema = replace(schema, read=replace(schema.read, decimal=","))
         return schema
 
-    def _side_key(self, table: str, main: str, foreign_key: str) -> str:
-        """The key whose values the foreign key shares most, else the column of the same name, else the first key."""
-        keys = self._keys(table)
-        sample, _ = as_ids(self._tables[main][foreign_key].head(_SAMPLE), Origin(main))
-        overlaps = [(_overlap(sample, as_ids(self._tables[table][key.name], Origin(table))[0]), key.name) for key in keys]
-        if overlaps and max(overlaps)[0] > 0:
-            return max(overlaps)[1]
-        if foreign_key in self._tables[table].columns:
-            return foreign_key
-        if not keys:
-            raise SchemaError(f"no column of {table} has every value once, so none can be the id that {foreign_key} names.")
-        return keys[0].name
 
-
-def _overlap(sample: pl.Series, keys: pl.Series) -> float:
-    """The share of the sample's values that are keys."""
-    return float(sample.is_in(keys.implode()).mean() or 0.0)  # type: ignore[arg-type]
+def _profiles(frame: pl.DataFrame, types: Mapping[str, AtomicType] | None) -> dict[str, Profile]:
+    if types is None:
+        types = dict(zip(frame.columns, (atomic_types(frame.columns) or {}).values(), strict=False))
+    return {column: profile(frame[column], types.get(column)) for column in frame.columns}

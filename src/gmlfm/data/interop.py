@@ -10,18 +10,29 @@ import polars as pl
 from gmlfm.errors import DataError
 
 
+def is_table(value: Any) -> bool:
+    """Whether as_frame makes a table of it: of polars, pandas, Arrow, or a dict of columns."""
+    if isinstance(value, pl.LazyFrame | pl.DataFrame | dict):
+        return True
+    if type(value).__name__ == "Series":
+        return False
+    return hasattr(value, "__arrow_c_stream__") or (_maker(value) == "pandas" and hasattr(value, "columns"))
+
+
+def _maker(value: Any) -> str:
+    """The package that a value's class comes from."""
+    return type(value).__module__.partition(".")[0]
+
+
 def as_frame(table: Any, name: str) -> pl.DataFrame:
     if isinstance(table, pl.LazyFrame):
         return table.collect()
     if isinstance(table, pl.DataFrame):
         return table
-    maker = type(table).__module__.partition(".")[0]
-    if type(table).__name__ == "Series" or not (
-        isinstance(table, dict) or hasattr(table, "__arrow_c_stream__") or (maker == "pandas" and hasattr(table, "columns"))
-    ):
+    if not is_table(table):
         raise DataError(f"the {name} table is a {type(table).__name__}; expected a polars, pandas or Arrow table.")
     try:
-        if maker == "pandas":
+        if _maker(table) == "pandas":
             names = [str(key) for key in table.columns]
             return pl.DataFrame([_pandas_column(key, table.iloc[:, index]) for index, key in enumerate(names)])
         if isinstance(table, dict):

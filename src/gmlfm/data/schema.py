@@ -29,24 +29,31 @@ class Field:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a text file is written. None means: detected from the file."""
+    """How a text file is written. None means: detected from the file; of `header`: a first line unless `columns` are given."""
 
     separator: str | None = None
     encoding: str | None = None
     quote: str | None = None
     null: tuple[str, ...] | None = None
+    header: bool | None = None
     columns: tuple[str, ...] | None = None
     decimal: str | None = None
     tolerate: int = 0
 
+    @property
+    def has_header(self) -> bool:
+        """Whether the first line holds the columns' names; names in `columns` then go before them."""
+        return self.columns is None if self.header is None else self.header
+
 
 @dataclass(frozen=True)
 class InteractionsSchema:
-    """The table of interactions: a row says that a user chose, bought or rated an item."""
+    """The table of interactions: a row says that a user chose, bought or rated an item; `where` chooses the rows."""
 
     user: str
     item: str
     path: str | None = None
+    where: str | None = None
     time: str | None = None
     time_format: str | None = None
     label: str | None = None
@@ -147,7 +154,7 @@ class Schema:
 
 
 def _interactions(value: Any, where: str, shared: ReadOptions, needs_path: bool) -> InteractionsSchema:
-    table = _table(value, where)
+    table = _with_header_in_read(_table(value, where), where)
     _only(table, _keys_of(InteractionsSchema), where)
     texts = {key: _text(table[key], f"{where} {key}") for key in table if key not in ("context", "read")}
     for key in ("user", "item", *(("path",) if needs_path else ())):
@@ -170,7 +177,7 @@ def _side(content: Mapping[str, Any], key: str, source: str, shared: ReadOptions
     if key not in content:
         return None
     where = f"{source} [{key}]"
-    table = _table(content[key], where)
+    table = _with_header_in_read(_table(content[key], where), where)
     of_items = {"listed", "listed_format", "sells_once"}
     _only(table, _keys_of(SideSchema) - (of_items if key == "users" else set()), where)
     texts = {name: _text(table[name], f"{where} {name}") for name in table if name not in ("fields", "read", "sells_once")}
@@ -212,6 +219,17 @@ def _field(name: str, value: Any, where: str) -> Field:
     return Field(name, kind, separator, weighting)  # type: ignore[arg-type]
 
 
+def _with_header_in_read(table: dict[str, Any], where: str) -> dict[str, Any]:
+    """A table's own key `header` is the one of its `read`."""
+    if "header" not in table:
+        return table
+    read = _table(table.get("read", {}), f"{where} read")
+    if read.get("header", table["header"]) != table["header"]:
+        raise SchemaError(f"{where} has header and another header in read; keep one of them.")
+    rest = {key: value for key, value in table.items() if key != "header"}
+    return {**rest, "read": {**read, "header": table["header"]}}
+
+
 def _read_options(value: Any, where: str, shared: ReadOptions) -> ReadOptions:
     table = _table(value, where)
     _only(table, _keys_of(ReadOptions), where)
@@ -220,6 +238,10 @@ def _read_options(value: Any, where: str, shared: ReadOptions) -> ReadOptions:
         if key == "tolerate":
             if not isinstance(option, int) or isinstance(option, bool) or option < 0:
                 raise SchemaError(f"{where} tolerate is {option!r}; expected how many broken lines may be left out, 0 or more.")
+            options[key] = option
+        elif key == "header":
+            if not isinstance(option, bool):
+                raise SchemaError(f"{where} header is {option!r}; expected true or false: is the first line one of names?")
             options[key] = option
         elif key in ("null", "columns"):
             if not isinstance(option, list) or not all(isinstance(word, str) for word in option):

@@ -30,13 +30,13 @@ def to_toml(schema: Schema, reasons: Mapping[str, str] | None = None) -> str:
 
 def _interactions(table: InteractionsSchema, reasons: Mapping[str, str]) -> list[str]:
     lines = []
-    for key in ("path", "user", "item", "time", "time_format", "label", "positive", "weight"):
+    for key in ("path", "user", "item", "where", "time", "time_format", "label", "positive", "weight"):
         value = getattr(table, key)
         if value is not None:
             lines.append(_assignment(key, _quote(value), reasons.get(f"interactions.{key}")))
     if table.repeats != "merge":
         lines.append(_assignment("repeats", _quote(table.repeats), None))
-    lines += _unused("interactions", reasons)
+    lines += _remarks("interactions", reasons)
     if table.context:
         lines += ["", "[interactions.context]", *_fields(table.context, "interactions.context", reasons)]
     return lines + _read(table.read, "interactions", reasons)
@@ -50,14 +50,16 @@ def _side(table: SideSchema, title: str, reasons: Mapping[str, str]) -> list[str
             lines.append(_assignment(key, _quote(value), reasons.get(f"{title}.{key}")))
     if table.sells_once != "auto":
         lines.append(_assignment("sells_once", str(table.sells_once).lower(), reasons.get(f"{title}.sells_once")))
-    lines += _unused(title, reasons)
+    lines += _remarks(title, reasons)
     if table.fields:
         lines += ["", f"[{title}.fields]", *_fields(table.fields, f"{title}.fields", reasons)]
     return lines + _read(table.read, title, reasons)
 
 
-def _unused(title: str, reasons: Mapping[str, str]) -> list[str]:
-    return [f"# {_comment(line)}" for line in reasons.get(f"{title}.unused", "").splitlines()]
+def _remarks(title: str, reasons: Mapping[str, str]) -> list[str]:
+    """Comments on a table as a whole: what is doubtful in it, and which columns are not used."""
+    notes = [f"# note: {_comment(line)}" for line in reasons.get(f"{title}.notes", "").splitlines()]
+    return notes + [f"# {_comment(line)}" for line in reasons.get(f"{title}.unused", "").splitlines()]
 
 
 def _fields(declared: tuple[Field, ...], place: str, reasons: Mapping[str, str]) -> list[str]:
@@ -84,7 +86,7 @@ def _read(options: ReadOptions, title: str, reasons: Mapping[str, str]) -> list[
         if isinstance(value, tuple):
             text = "[" + ", ".join(_quote(word) for word in value) + "]"
         else:
-            text = _quote(value) if isinstance(value, str) else str(value)
+            text = _quote(value) if isinstance(value, str) else str(value).lower()
         lines.append(_assignment(option.name, text, reasons.get(f"{title}.read.{option.name}")))
     return ["", f"[{title}.read]", *lines] if lines else []
 

@@ -107,20 +107,24 @@ def _read_file(path: str, data: Dataset, roles: dict[str, Side]) -> SplitTable:
 
 
 def _without_header(text: str, options: ReadOptions, data: Dataset, roles: dict[str, Side]) -> ReadOptions | None:
-    """How to read a file whose first line is a row already; None where it is a header, as far as can be told."""
+    """How to read a file whose first line is a row already, or a header that the data's own `columns` replace; None where it
+    is a header with the names, as far as can be told."""
     separator, quote = options.separator or ",", options.quote or '"'
     mark = separator if len(separator) == 1 else "\x1f"
     header = text.lstrip("\r\n").split("\n", 1)[0].rstrip("\r").replace(separator, mark)
     cells = [cell.strip() for cell in next(csv.reader([header], delimiter=mark, quotechar=quote), [])]
     if all(name in cells for name in roles):
         return None
-    declared = data.schema.interactions.read.columns
+    read = data.schema.interactions.read
+    declared = read.columns
     by_position = (*roles, *(f"column_{place}" for place in range(len(roles) + 1, len(cells) + 1)))
     for names in (declared, by_position):
         if names is None or len(names) != len(cells) or not set(roles) <= set(names):
             continue
         if all((side.ids == cells[names.index(name)]).any() for name, side in roles.items()):
             return replace(options, columns=names)
+    if declared is not None and read.header and len(declared) == len(cells):
+        return replace(options, columns=declared, header=True)
     return None
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gmlfm.data.columns import Origin
+from gmlfm.data.columns import Origin, finite
 from gmlfm.errors import DataError
 
 _YEAR = r"^\d{4}[-/]\d{1,2}[-/]\d{1,2}"
@@ -37,7 +38,7 @@ def as_times(values: pl.Series, origin: Origin, time_format: str | None = None) 
     if values.dtype.is_nested() or values.dtype in (pl.Object, pl.Binary):
         raise DataError(f"{origin.name}: column '{values.name}' holds {values.dtype}, which is no moment in time.")
     if values.dtype.is_numeric():
-        return _numeric(values)
+        return _numeric(values, origin)
     if values.dtype.is_temporal():
         return _microseconds(values, origin)
     text = values.cast(pl.String).str.strip_chars()
@@ -48,7 +49,7 @@ def as_times(values: pl.Series, origin: Origin, time_format: str | None = None) 
     if time_format is None and n_numbers and 2 * n_numbers >= n_present and not _dates_as_digits(text):
         _refuse(text, numbers.is_null() & text.is_not_null(), values.name, origin, "a number")
         integers = text.cast(pl.Int64, strict=False)
-        return integers if integers.null_count() == text.null_count() else _numeric(numbers)
+        return integers if integers.null_count() == text.null_count() else _numeric(numbers, origin)
     result = pl.Series(values.name, [None], dtype=pl.Int64).new_from_index(0, len(text))
     for shape, formats in ((None, (time_format,)),) if time_format else _shapes(text, values.name, origin):
         for date_format in formats:
@@ -70,16 +71,59 @@ def in_order(times: pl.Series) -> npt.NDArray[Any]:
     return times.fill_null(lowest).to_numpy()
 
 
-def day_comes_first(text: pl.Series) -> bool | None:
-    """Whether dates like 03/04/2019 are day first, as far as the column proves it; None where it proves nothing."""
-    proof = _proof(text)
-    return None if proof == (False, False) else proof[0]
+def short_date(values: pl.Series) -> str | None:
+    """The first date like 03/04/2019, of which only its column can tell whether the day comes first."""
+    if values.dtype != pl.String:
+        return None
+    texts = values.str.strip_chars()
+    matching = texts.filter(texts.str.contains(_SHORT).fill_null(False))
+    return str(matching[0]) if len(matching) else None
+
+
+def ambiguous_date(values: pl.Series) -> str | None:
+    """The first date that has another meaning with the day first than with the month first, where no date proves either."""
+    if values.dtype != pl.String:
+        return None
+    texts = values.str.strip_chars()
+    left, right = _short_parts(texts)
+    differing = (left != right).fill_null(False)
+    if not differing.any() or bool((left > 12).any()) or bool((right > 12).any()):
+        return None
+    return str(texts.filter(differing)[0])
+
+
+def ambiguity_warning(values: pl.Series, origin: Origin, key: str) -> str | None:
+    """A sentence on a column whose dates could be read in two ways, that says how `key` decides; None where none could."""
+    example = ambiguous_date(values)
+    if example is None:
+        return None
+    day_first, month_first = _two_formats(example)
+    return (
+        f"{origin.name}: column '{values.name}' holds dates such as {example!r}, whose day and month could be exchanged; they "
+        f'are read with the month first: set {key} = "{day_first}" where the day comes first, "{month_first}" where the month '
+        "does."
+    )
+
+
+def _two_formats(example: str) -> tuple[str, str]:
+    """How a short date is written with the day first and with the month first."""
+    mark = "/" if "/" in example.split()[0] else "-"
+    date, _, clock = example.partition(" ")
+    year = "%Y" if re.search(r"\d{4}$", date) else "%y"
+    of_day = {0: "", 1: " %H:%M", 2: " %H:%M:%S%.f" if "." in clock else " %H:%M:%S"}.get(clock.count(":"), "")
+    return f"%d{mark}%m{mark}{year}{of_day}", f"%m{mark}%d{mark}{year}{of_day}"
+
+
+def _short_parts(text: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Of dates like 03/04/2019 the first part and the second, missing elsewhere."""
+    parts = text.str.extract_groups(_SHORT).struct.unnest()
+    left, right = (parts[name].cast(pl.Int32, strict=False) for name in parts.columns)
+    return left, right
 
 
 def _proof(text: pl.Series) -> tuple[bool, bool]:
     """(some row proves day first, some row proves month first)."""
-    parts = text.str.extract_groups(_SHORT).struct.unnest()
-    left, right = (parts[name].cast(pl.Int32, strict=False) for name in parts.columns)
+    left, right = _short_parts(text)
     return bool((left > 12).any()), bool((right > 12).any())
 
 
@@ -109,12 +153,11 @@ def _refuse(text: pl.Series, failed: pl.Series, name: str, origin: Origin, expec
         )
 
 
-def _numeric(values: pl.Series) -> pl.Series:
-    """Whole numbers as int64, others as float64; what is not finite is missing."""
+def _numeric(values: pl.Series, origin: Origin) -> pl.Series:
+    """Whole numbers as int64, others as float64; NaN is missing."""
     if values.dtype.is_integer():
         return values.cast(pl.Int64) if values.dtype != pl.UInt64 else _unsigned(values)
-    floats = values.cast(pl.Float64)
-    return floats.set(~floats.is_finite().fill_null(False), None)
+    return finite(values.cast(pl.Float64).fill_nan(None), origin)
 
 
 def _unsigned(values: pl.Series) -> pl.Series:

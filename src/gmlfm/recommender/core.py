@@ -14,6 +14,7 @@ import polars as pl
 
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.forgetting import data_without
+from gmlfm.data.interop import is_table
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.splits import AUTO
 from gmlfm.errors import DataError, GmlfmError, OptionError
@@ -126,6 +127,11 @@ class Recommender:
         epoch before it fitted and saved, or, where nothing was learned, without a model (`is_fitted`).
         """
         refuse_after_fork()
+        if is_table(data):
+            raise OptionError(
+                f"fit takes a Dataset, not a table ({type(data).__name__}); make one with Dataset.from_tables(interactions, "
+                "users, items), which takes your tables as they are."
+            )
         if not isinstance(data, Dataset | PreparedData):
             raise OptionError(
                 f"fit takes a Dataset, not {type(data).__name__}; load_dataset({data!r:.40}) makes one of a path or name."

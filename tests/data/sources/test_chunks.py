@@ -39,6 +39,16 @@ def test_in_chunks_it_is_the_same_table(tmp_path: Path, name: str) -> None:
         assert chunks_read[-1].origin.locate(0) == expected.origin.locate(table.height - chunks_read[-1].frame.height)
 
 
+@pytest.mark.parametrize("header", [None, True, False])
+@pytest.mark.parametrize("columns", [None, ("a", "b", "c")])
+def test_a_header_is_in_the_first_chunk_alone(tmp_path: Path, header: bool | None, columns: tuple[str, ...] | None) -> None:
+    (tmp_path / "t.csv").write_text(CSV)
+    options = ReadOptions(header=header, columns=columns)
+    chunks_read = list(read_chunks("t.csv", tmp_path, options))
+    assert len(chunks_read) > 3
+    assert pl.concat([chunk.frame for chunk in chunks_read]).equals(read_table("t.csv", tmp_path, options).frame)
+
+
 def test_broken_lines_are_counted_over_the_whole_file(tmp_path: Path) -> None:
     lines = [f"{n},x" for n in range(600)]
     lines[100], lines[500] = "broken", "broken,too,much"

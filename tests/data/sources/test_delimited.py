@@ -50,6 +50,7 @@ def test_a_stray_quote_costs_its_own_line_only() -> None:
     table = read_delimited(f'id,a\n"0,stray\n{rows}1000,"fine"\n', COMMA, "f")
     assert table.frame.height == 1001
     assert (table.broken.count, table.broken.first_line) == (1, 2)
+    assert table.broken.first_reason == "a quote that the next 200 lines do not close"
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|", "::", "\x1f"])
@@ -69,8 +70,38 @@ def test_a_file_without_header_takes_the_names_it_is_given() -> None:
         assert table.lines.tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize(
+    ("header", "columns", "names", "n_rows"),
+    [
+        (None, None, ["a", "b"], 2),
+        (True, None, ["a", "b"], 2),
+        (False, None, ["column_1", "column_2"], 3),
+        (None, ("u", "i"), ["u", "i"], 3),
+        (False, ("u", "i"), ["u", "i"], 3),
+        (True, ("u", "i"), ["u", "i"], 2),
+    ],
+)
+def test_the_first_line_is_a_header_or_a_row_as_the_options_say(
+    quote: str, header: bool | None, columns: tuple[str, ...] | None, names: list[str], n_rows: int
+) -> None:
+    options = ReadOptions(separator=",", header=header, columns=columns)
+    table = read_delimited(f"\na,{quote}b{quote}\n1,x\n2,y\n", options, "f")
+    assert table.frame.columns == names
+    assert table.frame.rows() == [("a", "b"), ("1", "x"), ("2", "y")][3 - n_rows :]
+    assert table.lines.tolist() == [2, 3, 4][3 - n_rows :]
+    assert table.broken.count == 0
+
+
+def test_names_given_for_a_header_are_as_many_as_its_own() -> None:
+    with pytest.raises(DataError, match="f line 1: the header has 2 names where read gives 3 columns; name as many"):
+        read_delimited("a,b\n1,2\n", ReadOptions(separator=",", header=True, columns=("a", "b", "c")), "f")
+
+
 def test_a_repeated_or_empty_file_is_refused() -> None:
-    with pytest.raises(DataError, match="the column 'a' occurs twice"):
+    with pytest.raises(
+        DataError, match=r"the column 'a' occurs twice .* or give all names with read = \{ header = true, columns"
+    ):
         read_delimited("a,a\n1,2\n", COMMA, "f")
     with pytest.raises(DataError, match="f is empty"):
         read_delimited(" \n", COMMA, "f")
@@ -132,3 +163,14 @@ def test_an_empty_cell_is_missing_only_if_it_is_called_so(quoted: bool) -> None:
 def test_names_are_unique_even_where_they_are_made_up() -> None:
     with pytest.raises(DataError, match="'column_2' occurs twice"):
         read_delimited("column_2,,item\n1,2,3\n", COMMA, "f")
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+@pytest.mark.parametrize("separator", [",", "::"])
+def test_fields_of_200_kilobytes_are_read(quote: str, separator: str) -> None:
+    csv.field_size_limit(131_072)  # Python's own limit, as a fresh process has it
+    long = "word; and " * 20_000
+    text = f"id{separator}text\n" + "".join(f"{n}{separator}{quote}{long}{quote}\n" for n in range(3))
+    table = read_delimited(text, ReadOptions(separator=separator), "f")
+    assert table.frame.rows() == [(str(n), long) for n in range(3)]
+    assert table.broken.count == 0

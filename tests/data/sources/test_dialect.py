@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+
 import pytest
 
 from gmlfm.data.schema import ReadOptions
@@ -54,3 +56,15 @@ def test_marks_inside_cells_do_not_make_the_separator() -> None:
 def test_an_encoding_that_decodes_nothing() -> None:
     with pytest.raises(DataError, match="cannot be read as undefined"):
         decode(b"abc", "undefined", "f")
+
+
+@pytest.mark.parametrize("header", ["", "id;text;last\n"])
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_separator_is_found_beside_fields_of_200_kilobytes(header: str, quote: str) -> None:
+    csv.field_size_limit(131_072)  # Python's own limit, as a fresh process has it
+    rows = "".join(f"{n};{quote}{'word, and ' * (20_000 + n)}{quote};z\n" for n in range(3))
+    assert sniff(header + rows, ANY, "f").separator == ";"
+
+
+def test_a_file_without_quotes_may_say_so() -> None:
+    assert sniff('a;5" disk\nb;7" disk\n', ReadOptions(quote=""), "f").separator == ";"

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from gmlfm import load_dataset
+from gmlfm.data.schema import Field
 from gmlfm.data.sources.inspection import inspect_files, write_schema
 from gmlfm.errors import DataError, SchemaError
 
@@ -79,6 +80,7 @@ def test_a_file_of_numbers_without_a_header(tmp_path: Path) -> None:
     inspected = inspect_files([tmp_path / "u.data"], tmp_path)
     schema = inspected.schema.interactions
     assert schema.read.columns == ("column_1", "column_2", "column_3", "column_4")
+    assert schema.time == "column_4"
     named = inspect_files([tmp_path / "u.data"], tmp_path, user="column_1", item="column_2").schema.interactions
     assert (named.user, named.item) == ("column_1", "column_2")
 
@@ -161,6 +163,103 @@ def test_a_first_line_like_the_others_is_no_header(tmp_path: Path) -> None:
     schema = inspect_files([tmp_path / "e.csv"], tmp_path).schema.interactions
     assert schema.read.columns == ("column_1", "column_2", "column_3")
     assert schema.time == "column_3"
+
+
+BOOKS = """"ISBN";"Book-Title";"Book-Author";"Year-Of-Publication";"Publisher";"Image-URL-S"
+"""
+
+
+def book_crossing(folder: Path, n: int = 240) -> list[Path]:
+    """Ratings, users and books as the well-known export has them: all quoted, Latin-1, a publisher called Publisher."""
+    publishers = ["Penguin", "Editions du Seuil", "Publisher", "Diogenes Verlag", "Münchner Haus"]
+    books = [
+        f'"{440_000_000 + 7 * i:09d}X";"The {["Long", "Dark", "Small"][i % 3]} Story &amp; Nr {i}";"Zoë {"ABCDEFG"[i % 7]}. Writer";'
+        f'"{0 if i == 5 else 2050 if i == 6 else 1960 + i % 45}";"{publishers[i % 5]}";'
+        f'"http://images.example.com/images/P/{440_000_000 + 7 * i:09d}X.01.S.jpg"'
+        for i in range(60)
+    ]
+    (folder / "BX-Books.csv").write_bytes((BOOKS + "\n".join(books)).encode("latin-1"))
+    ages = ["NULL", "0", "244", *(str(18 + i) for i in range(37))]
+    users = [f'"{i + 1}";"{["oslo, norway", "rome, lazio, italy"][i % 2]}";"{ages[i]}"' for i in range(40)]
+    (folder / "BX-Users.csv").write_bytes(('"User-ID";"Location";"Age"\n' + "\n".join(users)).encode("latin-1"))
+    ratings = [
+        f'"{1 + i * 7 % 40}";"{440_000_000 + 7 * (i * 11 % 60):09d}X";"{0 if i % 5 < 3 else 5 + i % 6}"' for i in range(n)
+    ]
+    (folder / "BX-Book-Ratings.csv").write_bytes(('"User-ID";"ISBN";"Book-Rating"\n' + "\n".join(ratings)).encode("latin-1"))
+    return [folder / name for name in ("BX-Book-Ratings.csv", "BX-Users.csv", "BX-Books.csv")]
+
+
+def test_a_table_of_books_keeps_its_names(tmp_path: Path) -> None:
+    schema = inspect_files(book_crossing(tmp_path), tmp_path).schema
+    assert schema.items is not None
+    assert schema.items.read.header is None
+    assert schema.items.read.columns is None
+    assert (schema.items.id, schema.items.title) == ("ISBN", "Book-Title")
+    assert [field.name for field in schema.items.fields] == ["Book-Author", "Year-Of-Publication", "Publisher"]
+    assert (schema.interactions.user, schema.interactions.item, schema.interactions.label) == ("User-ID", "ISBN", "Book-Rating")
+
+
+def test_what_is_doubtful_in_a_table_of_books_is_noted_in_its_description(tmp_path: Path) -> None:
+    inspected = inspect_files(book_crossing(tmp_path), tmp_path)
+    write_schema(inspected, tmp_path / "dataset.toml")
+    text = (tmp_path / "dataset.toml").read_text(encoding="utf-8")
+    assert "# note: 'Book-Rating' is 0 in 144 of 240 rows (60%) beside ratings of 5 to 10" in text
+    assert "# note: 'Age' has 2 of 39 values that cannot be ages, such as 0 and 244" in text
+    assert "# note: 'Year-Of-Publication' has 2 of 60 values that cannot be years, such as 0 and 2050" in text
+    assert "# Image-URL-S: web addresses: not for training" in text
+    assert len(inspected.guess.warnings) == 3
+    assert load_dataset(tmp_path).items.titles is not None
+
+
+def test_atomic_files_keep_their_types_and_lose_them_in_their_names(tmp_path: Path) -> None:
+    rows = [f"{n % 7}\t{n % 11}\t{1 + n % 5}\t{881250949 + n}" for n in range(90)]
+    (tmp_path / "x.inter").write_text("user_id:token\titem_id:token\trating:float\ttimestamp:float\n" + "\n".join(rows))
+    things = [f"{n}\tFilm Number {n}\t{1990 + n % 3}\t{'Drama War' if n % 2 else 'War Film-Noir Drama'}" for n in range(11)]
+    (tmp_path / "x.item").write_text(
+        "item_id:token\tmovie_title:token_seq\trelease_year:token\tclass:token_seq\n" + "\n".join(things)
+    )
+    people = [f"{n}\t{20 + n % 3}\t{10000 + 7 * n}" for n in range(7)]
+    (tmp_path / "x.user").write_text("user_id:token\tage:token\tzip_code:token\n" + "\n".join(people))
+    inspected = inspect_files([tmp_path / name for name in ("x.item", "x.user", "x.inter")], tmp_path)
+    schema = inspected.schema
+    assert (schema.interactions.user, schema.interactions.item) == ("user_id", "item_id")
+    assert (schema.interactions.time, schema.interactions.label) == ("timestamp", "rating")
+    assert schema.users is not None
+    assert schema.items is not None
+    assert schema.users.fields == (Field("age", "category"),)
+    assert schema.items.fields == (Field("release_year", "category"), Field("class", "set", " "))
+    assert schema.items.title == "movie_title"
+    write_schema(inspected, tmp_path / "dataset.toml")
+    data = load_dataset(tmp_path)
+    assert data.items.fields["class"].to_list()[:2] == [["War", "Film-Noir", "Drama"], ["Drama", "War"]]
+
+
+@pytest.mark.parametrize("separator", ["\t", ",", ";", "::"])
+def test_texts_alone_have_a_header_or_none(tmp_path: Path, separator: str) -> None:
+    rows = [separator.join((f"{'abcdefgh'[n % 8]}nn", ["tea pot", "cup", "old lamp"][n % 3])) for n in range(50)]
+    path = tmp_path / "e.txt"
+    path.write_text("\n".join([separator.join(("wer", "was")), *rows]))
+    schema = inspect_files([path], tmp_path).schema.interactions
+    assert (schema.user, schema.item, schema.read.header) == ("wer", "was", None)
+    path.write_text("\n".join(rows))
+    inspected = inspect_files([path], tmp_path)
+    schema = inspected.schema.interactions
+    assert (schema.user, schema.item) == ("column_1", "column_2")
+    assert (schema.read.header, schema.read.columns) == (False, ("column_1", "column_2"))
+    assert "no header line" in inspected.files[str(path)]
+    write_schema(inspected, tmp_path / "dataset.toml")
+    assert len(load_dataset(tmp_path).seen_users) == 8
+    assert inspect_files([path], tmp_path, header=True).schema.interactions.user == "ann"
+
+
+def test_a_first_line_with_a_value_twice_and_a_header_with_a_name_twice(tmp_path: Path) -> None:
+    (tmp_path / "r.data").write_text("\n".join(f"{1 + n % 7}\t{1 + n % 5}\t{1 + n % 4}" for n in range(90)))
+    assert inspect_files([tmp_path / "r.data"], tmp_path).schema.interactions.read.header is False
+    (tmp_path / "e.csv").write_text("user,item,name,name\n" + "\n".join(f"u{n % 9},p{n % 7},a,b" for n in range(60)))
+    inspected = inspect_files([tmp_path / "e.csv"], tmp_path)
+    assert inspected.schema.interactions.read.columns == ("user", "item", "name", "name_2")
+    write_schema(inspected, tmp_path / "dataset.toml")
+    assert load_dataset(tmp_path).n_interactions == 60
 
 
 def test_rows_without_ids_are_tolerated_and_reported(tmp_path: Path) -> None:

@@ -89,8 +89,8 @@ def _text_chunks(file: str, options: ReadOptions) -> Iterator[Table]:
         for _, in_block in table.broken:
             broken.merge(in_block)
         refuse_broken(file, broken, options.tolerate)
-        if dialect.columns is None and is_delimited(file):
-            dialect = replace(dialect, columns=tuple(table.frame.columns))
+        if is_delimited(file):  # the first block has settled the names, and has had the header
+            dialect = replace(dialect, columns=tuple(table.frame.columns), header=False)
         first_line += text.count("\n")
         yield replace(table, options=dialect)
 

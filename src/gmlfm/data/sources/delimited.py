@@ -16,6 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.schema import ReadOptions
+from gmlfm.data.sources.dialect import csv_reader
 from gmlfm.errors import DataError
 
 NULL_WORDS = ("", "NULL", "null", "NA", "N/A", "NaN", "nan", "None", "\\N")
@@ -88,6 +89,8 @@ def _read_fast(data: bytes, separator: str, options: ReadOptions, nulls: list[st
     header = data[starts[header_line] : ends[header_line]].decode().split(separator)
     names = _column_names(header, options, name)
     usable = filled & (n_fields == len(names))
+    if options.has_header:
+        filled[header_line] = usable[header_line] = False
     broken = Broken()
     broken_lines = np.flatnonzero(filled & ~usable)
     if len(broken_lines):
@@ -95,8 +98,6 @@ def _read_fast(data: bytes, separator: str, options: ReadOptions, nulls: list[st
         text = data[starts[line] : ends[line]].decode().replace(_UNIT, "::")
         broken.add(line + 1, text, f"{n_fields[line]} fields instead of {len(names)}")
         broken.count = len(broken_lines)
-    if options.columns is None:
-        usable[header_line] = False
     if not usable.all():
         data = _keep_lines(data, starts, ends, usable)
     if not data:
@@ -128,10 +129,7 @@ def _read_carefully(text: str, separator: str, quote: str, options: ReadOptions,
     records = _records(text, separator, quote, None, broken)
     first_line, header = next(records, (1, []))
     names = _column_names(header, options, name)
-    if options.columns is not None:
-        records = _records(text, separator, quote, len(names), broken)
-    else:
-        records = _records(text, separator, quote, len(names), broken, after=first_line)
+    records = _records(text, separator, quote, len(names), broken, after=first_line if options.has_header else 0)
     chunks: list[pl.DataFrame] = []
     lines: list[int] = []
     rows: list[list[str]] = []
@@ -202,7 +200,7 @@ def _records(
     escape = "\\" if _escapes_quotes(text, separator, quote) else None
 
     def reader() -> Iterator[list[str]]:
-        return csv.reader(lines, delimiter=separator, quotechar=quote, escapechar=escape, strict=True)
+        return csv_reader(lines, separator, quote, escape=escape, strict=True)
 
     current = reader()
     while True:
@@ -216,7 +214,9 @@ def _records(
             current = reader()
             continue
         except csv.Error as error:
-            record, reason, current = [], str(error), reader()
+            is_open = len(lines.taken) >= LONGEST_RECORD
+            reason = f"a quote that the next {LONGEST_RECORD} lines do not close" if is_open else str(error)
+            record, current = [], reader()
         if not lines.taken:
             return
         if line <= after or (not record and not reason):
@@ -247,11 +247,27 @@ def _ends(text: str, part: str) -> Iterator[int]:
         index = text.find(part, index + 1)
 
 
-def _column_names(header: list[str], options: ReadOptions, name: str) -> list[str]:
+def _column_names(cells: list[str], options: ReadOptions, name: str) -> list[str]:
+    """The columns' names, from the options or the cells of the first line, which may be a header."""
     if options.columns is not None:
+        if options.has_header and len(cells) != len(options.columns):
+            raise DataError(
+                f"{name} line 1: the header has {len(cells)} names where read gives {len(options.columns)} columns; "
+                "name as many, or leave columns out."
+            )
         return list(options.columns)
-    names = [cell.strip() or f"column_{position}" for position, cell in enumerate(header, start=1)]
+    if not options.has_header:
+        return made_up_names(len(cells))
+    names = [cell.strip() or f"column_{position}" for position, cell in enumerate(cells, start=1)]
     for position, column in enumerate(names):
         if column in names[:position]:
-            raise DataError(f"{name} line 1: the column '{column}' occurs twice in the header; rename one of them.")
+            raise DataError(
+                f"{name} line 1: the column '{column}' occurs twice in the header; rename one of them, "
+                "or give all names with read = { header = true, columns = [...] }."
+            )
     return names
+
+
+def made_up_names(n: int) -> list[str]:
+    """What the columns of a file without a header are called."""
+    return [f"column_{position}" for position in range(1, n + 1)]

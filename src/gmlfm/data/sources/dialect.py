@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from gmlfm.data.schema import ReadOptions
@@ -13,6 +14,10 @@ from gmlfm.errors import DataError
 
 SEPARATORS = ("\t", ";", "::", "|", ",")
 _SAMPLE_LINES = 400
+_SAMPLE_CHARACTERS = 400_000
+_LARGEST_SAMPLE = 1 << 23
+_FEWEST_LINES = 10
+_LONGEST_FIELD = 1 << 27  # characters; Python's own limit is 128 KiB, and texts of 200 KB are met
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -48,6 +53,17 @@ def marked_encoding(data: bytes) -> str | None:
     return next((encoding for mark, encoding in _MARKS if data.startswith(mark)), None)
 
 
+def csv_reader(
+    lines: Iterable[str], separator: str, quote: str, *, escape: str | None = None, strict: bool = False
+) -> Iterator[list[str]]:
+    """The records of delimited lines, whose fields may be as long as a line may be; `quote` is "" where nothing is quoted."""
+    # The limit is the whole process's; raising it refuses nobody anything.
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_FIELD))
+    if not quote:
+        return csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE, strict=strict)
+    return csv.reader(lines, delimiter=separator, quotechar=quote, escapechar=escape, strict=strict)
+
+
 def sniff(text: str, options: ReadOptions, name: str) -> ReadOptions:
     """Fill in the separator and quote that `options` leave open."""
     sample = _sample(text)
@@ -57,10 +73,15 @@ def sniff(text: str, options: ReadOptions, name: str) -> ReadOptions:
 
 
 def _sample(text: str) -> str:
-    start = text.removeprefix("\ufeff")[:400_000].replace("\r\n", "\n").replace("\r", "\n")
-    lines = [line for line in start.split("\n") if line.strip()]
-    # The last line may be cut off in the middle.
-    return "\n".join(lines[:_SAMPLE_LINES] if len(lines) > 2 else lines)
+    """The first lines that are not empty: as many as fit in 400,000 characters, more where lines are very long."""
+    length = _SAMPLE_CHARACTERS
+    while length < len(text) and length < _LARGEST_SAMPLE and text.count("\n", 0, length) < _FEWEST_LINES:
+        length *= 2
+    start = text.removeprefix("\ufeff")[:length].replace("\r\n", "\n").replace("\r", "\n")
+    lines = start.split("\n")
+    if length < len(text) and len(lines) > 2:
+        lines.pop()  # cut off in the middle
+    return "\n".join([line for line in lines if line.strip()][:_SAMPLE_LINES])
 
 
 def _quote(sample: str) -> str:
@@ -78,7 +99,7 @@ def _separator(sample: str, quote: str, name: str) -> str:
         mark = candidate if len(candidate) == 1 else "\x1f"
         text = sample if len(candidate) == 1 else sample.replace(candidate, mark)
         try:
-            widths = [len(row) for row in csv.reader(io.StringIO(text), delimiter=mark, quotechar=quote) if row]
+            widths = [len(row) for row in csv_reader(io.StringIO(text), mark, quote) if row]
         except csv.Error:
             continue
         if not widths:

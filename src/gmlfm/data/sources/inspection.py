@@ -16,12 +16,12 @@ from gmlfm.data.schema import InteractionsSchema, ReadOptions, Schema, SideSchem
 from gmlfm.data.schema_toml import to_toml
 from gmlfm.data.sources.delimited import NULL_WORDS
 from gmlfm.data.sources.named import load_schema
+from gmlfm.data.sources.naming import Naming, name_columns
 from gmlfm.data.sources.tables import Table, is_delimited, read_table
 from gmlfm.errors import DataError
 from gmlfm.storage import write_text
 
 _ANY_NUMBER = 2**62
-_DATE = r"^\d{1,4}[./-]\d{1,2}[./-]\d{1,4}"
 _MOST_BROKEN = 0.2
 _SEPARATOR_NAMES = {"\t": "tab", ",": "comma", ";": "semicolon"}
 _Spec = TypeVar("_Spec", InteractionsSchema, SideSchema)
@@ -44,25 +44,38 @@ class Inspected:
         )
 
 
-def inspect_files(paths: Sequence[Path], folder: Path, *, user: str | None = None, item: str | None = None) -> Inspected:
-    """Read each file, tolerating broken lines for now, and guess a schema with paths relative to `folder`."""
+def inspect_files(
+    paths: Sequence[Path],
+    folder: Path,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    header: bool | None = None,
+) -> Inspected:
+    """Read each file, tolerating broken lines for now, and guess a schema with paths relative to `folder`.
+
+    header: whether the files have a header line, where the caller knows.
+    """
     tables: dict[str, Table] = {}
+    namings: dict[str, Naming] = {}
     for path in paths:
         if any(path.resolve() == Path(other).resolve() for other in tables):
             raise DataError(f"{path} is given twice.")
         if path.is_dir():
             raise DataError(f"{path} is a folder; name the files in it, such as {path}/*.csv.")
-        tables[str(path)] = _read_tolerantly(path)
+        tables[str(path)], namings[str(path)] = _read_tolerantly(path, header)
     cleaned_tables = {name: _without_null_words(table) for name, table in tables.items()}
     dataset_name = folder.resolve().name or "data"
-    guess = guess_schema({name: frame for name, (frame, _) in cleaned_tables.items()}, name=dataset_name, user=user, item=item)
+    frames = {name: frame for name, (frame, _) in cleaned_tables.items()}
+    types = {name: naming.types for name, naming in namings.items() if naming.types}
+    guess = guess_schema(frames, name=dataset_name, user=user, item=item, types=types)
     reasons = dict(guess.reasons)
     roles = {table: role for role, table in guess.tables.items()}
     schema = guess.schema
     files: dict[str, str] = {}
     for name, table in tables.items():
         role = roles[name]
-        options, read_reasons = _read_options(table, cleaned_tables[name][1], name)
+        options, read_reasons = _read_options(table, namings[name], cleaned_tables[name][1], name)
         files[name] = "; ".join(dict.fromkeys(read_reasons.values())) or Path(name).suffix.lstrip(".")
         reasons.update({f"{role}.read.{key}": reason for key, reason in read_reasons.items()})
         if role == "interactions":
@@ -82,12 +95,10 @@ def write_schema(inspected: Inspected, target: Path, *, force: bool = False) -> 
     return data
 
 
-def _read_tolerantly(path: Path) -> Table:
+def _read_tolerantly(path: Path, header: bool | None) -> tuple[Table, Naming]:
     options = ReadOptions(null=("",), tolerate=_ANY_NUMBER)
-    table = read_table(str(path), Path(), options)
-    if is_delimited(str(path)) and _first_line_is_data(table.frame):
-        names = tuple(f"column_{number}" for number in range(1, table.frame.width + 1))
-        table = read_table(str(path), Path(), replace(options, columns=names))
+    naming = name_columns(str(path), options, header) if is_delimited(str(path)) else Naming()
+    table = read_table(str(path), Path(), replace(options, header=naming.header, columns=naming.columns))
     n_broken = sum(broken.count for _, broken in table.broken)
     if n_broken > _MOST_BROKEN * (table.frame.height + n_broken):
         warning = table.warnings()[0]
@@ -97,15 +108,7 @@ def _read_tolerantly(path: Path) -> Table:
         )
     if table.frame.height == 0:
         raise DataError(f"{path} has a header but no rows.")
-    return table
-
-
-def _first_line_is_data(frame: pl.DataFrame) -> bool:
-    """True where a name is a number, a date, or a value of its own column: no header has these."""
-    names = pl.Series(frame.columns)
-    if names.cast(pl.Float64, strict=False).is_not_null().any() or names.str.contains(_DATE).any():
-        return True
-    return any((frame[name] == name).any() for name in frame.columns if frame[name].dtype == pl.String)
+    return table, naming
 
 
 def _without_null_words(table: Table) -> tuple[pl.DataFrame, list[str]]:
@@ -121,15 +124,14 @@ def _without_null_words(table: Table) -> tuple[pl.DataFrame, list[str]]:
     return cleaned, [word for word in words if word in present]
 
 
-def _read_options(table: Table, null_words: list[str], path: str) -> tuple[ReadOptions, dict[str, str]]:
+def _read_options(table: Table, naming: Naming, null_words: list[str], path: str) -> tuple[ReadOptions, dict[str, str]]:
     """The options to declare for reading the file, with the reasons."""
     dialect, reasons = table.options, {}
     options = ReadOptions()
     if is_delimited(path):
-        options = replace(options, separator=dialect.separator, columns=dialect.columns)
+        options = replace(options, separator=dialect.separator, header=naming.header, columns=naming.columns)
         reasons["separator"] = f"separator {_SEPARATOR_NAMES.get(str(dialect.separator), repr(dialect.separator))}"
-        if dialect.columns is not None:
-            reasons["columns"] = "no header line: the first line is a row like the others"
+        reasons.update(naming.reasons)
         if dialect.quote != '"':
             options = replace(options, quote=dialect.quote)
             reasons["quote"] = f"quoted with {dialect.quote}"

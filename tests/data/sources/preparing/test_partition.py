@@ -15,6 +15,19 @@ from gmlfm.errors import DataError, GmlfmError
     [
         ("users.csv", "\n3,", "\n2,", "the id '2' occurs more than once"),
         ("rows.csv", ",web,", ",web,", None),
+        (
+            "rows.csv",
+            "u,i,t,stars,n,device,mood\n",
+            "u,i,t,stars,n,device,mood\n1,p1,5,inf,1,web,calm\n",
+            "rows.csv line 2: the column 'stars' is infinite",
+        ),
+        (
+            "rows.csv",
+            "u,i,t,stars,n,device,mood\n",
+            "u,i,t,stars,n,device,mood\n1,p1,-inf,5,1,web,calm\n",
+            "rows.csv line 2: the column 't' is infinite",
+        ),
+        ("users.csv", ",21\n", ",inf\n", "users.csv line 3: the column 'age' is infinite; give a finite number"),
         ("dataset.toml", "tolerate = 3", "tolerate = 0", "rows.csv line 19: 1 row(s) so far have no user or no item"),
         ("dataset.toml", 'time = "t"', 'time = "tt"', "has no column 'tt'"),
         ("dataset.toml", "rows.csv", "gone.csv", "does not exist"),
@@ -34,13 +47,15 @@ def test_bad_tables_are_refused(shop: Path, tmp_path: Path, file: str, old: str,
     assert not (tmp_path / "out" / "prepared.json").exists()
 
 
-def test_dates_whose_order_of_day_and_month_is_open_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "e.csv").write_text("u,i,t\n1,a,03/04/2020\n")
+@pytest.mark.parametrize("year", ["2020", "20"])
+def test_dates_whose_order_of_day_and_month_is_open_are_refused(tmp_path: Path, year: str) -> None:
+    (tmp_path / "e.csv").write_text(f"u,i,t\n1,a,2020-01-01\n1,b,03/04/{year}\n")
     toml = '[interactions]\npath = "e.csv"\nuser = "u"\nitem = "i"\ntime = "t"\n'
     (tmp_path / "dataset.toml").write_text(toml)
-    with pytest.raises(DataError, match=r"set .interactions. time_format"):
+    with pytest.raises(DataError, match=rf"dates such as '03/04/{year}', .* set .interactions. time_format"):
         prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "out")
-    (tmp_path / "dataset.toml").write_text(toml + 'time_format = "%d/%m/%Y"\n')
+    (tmp_path / "e.csv").write_text(f"u,i,t\n1,b,03/04/{year}\n")
+    (tmp_path / "dataset.toml").write_text(toml + f'time_format = "%d/%m/{"%Y" if year == "2020" else "%y"}"\n')
     (tmp_path / "out2").mkdir()
     assert (
         prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "out2", split="none").info.n_interactions == 1

@@ -18,8 +18,9 @@ from gmlfm import Encoder, Schema, load_dataset, make_split
 from gmlfm.cli import main
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.prepared import PreparedData
+from gmlfm.data.sources import chunks
 from gmlfm.data.sources.preparing import prepare
-from gmlfm.errors import DataError, OptionError
+from gmlfm.errors import DataError, OptionError, SchemaError
 
 
 def readable(
@@ -107,6 +108,50 @@ def test_a_prepared_folder_holds_what_encoding_in_memory_gives(shop: Path, tmp_p
     assert "5 items have no row in the items table" in notes
     assert "1 row(s) of the interactions have no user or no item" in notes
     assert "repeated rows were merged" in notes
+
+
+@pytest.mark.parametrize("rows", [40, 300, 10_000])
+@pytest.mark.parametrize("where", ["stars > 1 and device is not null", "t > 250 or (`u` in ('3', '7') and not mood = 'calm')"])
+def test_where_chooses_the_same_rows_as_in_memory(shop: Path, tmp_path: Path, rows: int, where: str) -> None:
+    toml = shop / "dataset.toml"
+    unfiltered = prepare(Schema.from_toml(toml), shop, tmp_path / "whole", rows_per_bucket=rows)
+    toml.write_text(toml.read_text().replace("[users]", f'where = "{where}"\n[users]'))
+    prepared = prepare(Schema.from_toml(toml), shop, tmp_path / "out", rows_per_bucket=rows)
+    assert from_prepared(prepared) == in_memory(shop)
+    notes = [note for note in prepared.info.notes if "are left out, as where" in note]
+    assert notes == [warning for warning in load_dataset(shop).warnings if "are left out, as where" in warning]
+    assert len(notes) == 1
+    assert prepared.info.source_hash != unfiltered.info.source_hash
+
+
+def test_chunks_of_which_nothing_is_used_do_not_change_types(tmp_path: Path) -> None:
+    table = pl.DataFrame({"u": [n % 50 for n in range(1000)], "i": [n % 30 for n in range(1000)], "t": range(1000)})
+    table.write_parquet(tmp_path / "e.parquet")
+    toml = '[interactions]\npath = "e.parquet"\nuser = "u"\nitem = "i"\ntime = "t"\nwhere = "t >= 700"\n'
+    (tmp_path / "dataset.toml").write_text(toml)
+    prepared = prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "out", rows_per_bucket=100)
+    assert prepared.info.n_interactions == load_dataset(tmp_path).n_interactions == 150
+    assert (prepared.info.user_id_type, prepared.info.item_id_type) == ("integer", "integer")
+    (tmp_path / "dataset.toml").write_text(toml.replace("700", "7000"))
+    with pytest.raises(DataError, match=r'e.parquet: no row fulfils where = "t >= 7000", so nothing is left'):
+        prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "new")
+
+
+def test_keys_that_some_json_lines_lack_are_missing_and_keys_that_all_lack_are_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunks, "_BLOCK", 2000)
+    lines = [{"u": f"u{n % 9}", "i": f"p{n % 7}", **({"bot": "yes"} if n > 480 else {})} for n in range(500)]
+    (tmp_path / "e.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    toml = '[interactions]\npath = "e.jsonl"\nuser = "u"\nitem = "i"\nrepeats = "keep"\nwhere = "bot is null"\n'
+    (tmp_path / "dataset.toml").write_text(toml)
+    prepared = prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "out")
+    assert prepared.info.n_interactions == load_dataset(tmp_path).n_interactions == 481
+    (tmp_path / "dataset.toml").write_text(toml.replace("bot", "bott"))
+    with pytest.raises(SchemaError, match="has no column 'bott', which where names"):
+        load_dataset(tmp_path)
+    with pytest.raises(SchemaError, match=r"e.jsonl has no value of 'bott', which a condition of \[interactions\] names"):
+        prepare(Schema.from_toml(tmp_path / "dataset.toml"), tmp_path, tmp_path / "new")
 
 
 def tree(folder: Path) -> dict[str, bytes]:

@@ -15,12 +15,14 @@ import polars as pl
 
 from gmlfm.data.building import listing_times, occasion
 from gmlfm.data.columns import as_field, as_ids, as_text, column
+from gmlfm.data.conditions import left_out_note, named_columns, nothing_used, used_rows
 from gmlfm.data.schema import Field, ReadOptions, SideSchema
 from gmlfm.data.sources.chunks import read_chunks
 from gmlfm.data.sources.delimited import Broken
 from gmlfm.data.sources.preparing.plan import Plan
 from gmlfm.data.sources.tables import Table, is_delimited, is_parquet, matching
-from gmlfm.errors import DataError
+from gmlfm.data.times import short_date
+from gmlfm.errors import DataError, SchemaError
 from gmlfm.storage import new_folder, write_text
 
 
@@ -68,12 +70,20 @@ def partition_interactions(plan: Plan) -> None:
     broken = Broken()
     any_positive = time_is_float = False
     names = (spec.user, spec.item, spec.time, spec.label, spec.weight, *(field.name for field in spec.context))
-    needed = None if spec.positive else [name for name in names if name is not None]
-    position, n_lost = 0, 0
+    in_conditions = named_columns(spec.positive) + named_columns(spec.where)
+    needed = [name for name in names if name is not None] + in_conditions
+    never_met = set(in_conditions) if _is_json_lines(plan, spec.path) else set()
+    position, n_lost, n_rows = 0, 0, 0
     n_missing = {"time": 0, "label": 0}
     types: dict[str, set[str]] = {"user": set(), "item": set()}
-    for index, table in enumerate(_chunks(plan, spec.path, spec.read, needed, broken)):
+    for index, chunk in enumerate(_chunks(plan, spec.path, spec.read, needed, broken)):
         plan.progress("reading interactions", index, index + 1)
+        n_rows += chunk.frame.height
+        used, origin = used_rows(chunk.frame, spec, chunk.origin)
+        never_met -= {name for name in never_met if chunk.frame[name].null_count() < chunk.frame.height}
+        table = replace(chunk, frame=used, origin=origin)
+        if used.height == 0:
+            continue  # without a row nothing can be said of the types of ids and times
         _refuse_ambiguous_dates(table, spec.time, spec.time_format, "[interactions] time_format")
         users, user_type = as_ids(column(table.frame, spec.user, table.origin, "user"), table.origin)
         items, item_type = as_ids(column(table.frame, spec.item, table.origin, "item"), table.origin)
@@ -99,11 +109,17 @@ def partition_interactions(plan: Plan) -> None:
             n_missing[name] += frame[name].null_count() if name in frame.columns else 0
         position += table.frame.height
         partition_rows(plan, frame, frame["item"], base / f"{index:06d}")
+    if never_met:  # a JSON line may lack a key, so that no chunk alone can tell a name that is wrong
+        raise SchemaError(f"{spec.path} has no value of '{sorted(never_met)[0]}', which a condition of [interactions] names.")
+    if n_rows > position == 0:
+        raise DataError(nothing_used(spec.path, spec.where))
     if position == n_lost:
         raise DataError(f"{spec.path} has no row with both a user and an item.")
     if not any_positive:
         raise DataError(f'{spec.path}: no row fulfils positive = "{spec.positive}", so there is nothing to recommend.')
     notes = _broken_notes(broken, spec.path) + [f"{n:,} interactions have no {name}." for name, n in n_missing.items() if n]
+    if n_rows > position:
+        notes.append(left_out_note(n_rows - position, n_rows, spec.where))
     if n_lost:
         notes.append(f"{n_lost:,} row(s) of the interactions have no user or no item; left out, as tolerate allows.")
     id_types = {side: "integer" if _all_integer(plan, side, types[side]) else "text" for side in types}
@@ -114,10 +130,10 @@ def _refuse_ambiguous_dates(table: Table, name: str | None, time_format: str | N
     """Whether 03/04 is March or April is decided by the whole column, which is never read at once here."""
     if name is None or time_format is not None or name not in table.frame.columns:
         return
-    times = table.frame[name]
-    if times.dtype == pl.String and times.str.contains(r"^\s*\d{1,2}[/-]\d{1,2}[/-]\d{4}").any():
+    example = short_date(table.frame[name])
+    if example is not None:
         raise DataError(
-            f"{table.origin.name}: column '{name}' holds dates such as {times.drop_nulls()[0]!r}, whose order of "
+            f"{table.origin.name}: column '{name}' holds dates such as {example!r}, whose order of "
             f'day and month must be declared when a table is read in pieces; set {key}, such as "%d/%m/%Y".'
         )
 
@@ -135,16 +151,20 @@ def _broken_notes(broken: Broken, path: str) -> list[str]:
     return [f"{path}: {broken.count:,} broken line(s) left out, {place}."]
 
 
-def _chunks(plan: Plan, path: str, read: ReadOptions, needed: list[str] | None, broken: Broken) -> Iterator[Table]:
+def _chunks(plan: Plan, path: str, read: ReadOptions, needed: list[str], broken: Broken) -> Iterator[Table]:
     """The chunks of a table; their broken lines are added up in `broken`."""
     options = read
-    first_file = matching(path, plan.folder)[0]
-    if not is_delimited(first_file) and not is_parquet(first_file) and needed is not None:
+    if _is_json_lines(plan, path):
         options = replace(read, columns=tuple(dict.fromkeys(needed)))  # a JSON line may lack a key
     for table in read_chunks(path, plan.folder, options, plan.rows_per_chunk):
         for _, in_chunk in table.broken:
             broken.merge(in_chunk)
         yield table
+
+
+def _is_json_lines(plan: Plan, path: str) -> bool:
+    first_file = matching(path, plan.folder)[0]
+    return not is_delimited(first_file) and not is_parquet(first_file)
 
 
 def partition_rows(plan: Plan, frame: pl.DataFrame, ids: pl.Series, target: Path) -> None:
