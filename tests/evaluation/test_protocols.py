@@ -130,7 +130,7 @@ def test_wrong_arguments_are_refused_before_anything_is_scored() -> None:
     unused: Any = None
     with pytest.raises(OptionError, match="did you mean 'sampled'"):
         evaluate_ranking(unused, data, rows, "sampeld")
-    with pytest.raises(OptionError, match="seed is -1; expected 0 or more"):
+    with pytest.raises(OptionError, match="seed is -1; expected a whole number of 0 or more"):
         evaluate_ranking(unused, data, rows, seed=-1)
     with pytest.raises(OptionError, match=r"cutoffs is \(5, 5\); expected whole numbers"):
         evaluate_ranking(unused, data, rows, cutoffs=(5, 5))

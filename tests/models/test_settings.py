@@ -99,7 +99,7 @@ def test_a_text_is_taken_as_the_settings_kind(name: str, value: Any, expected: A
         ("share", 1.0, "share is 1; expected 0 or more, below 1."),
         ("share", "nan", "share is nan; expected 0 or more, below 1."),
         ("share", "half", "share is 'half'; expected a number."),
-        ("share", [0.5], "share is [0.5]; expected a number."),
+        ("share", [0.5], "share is [0.5]; expected a text or a number."),
         ("flag", "maybe", "flag is 'maybe'; expected true or false."),
         ("name", "green", "name is 'green'; expected red, blue."),
         ("size", "smal", "size is 'smal'; did you mean 'small'?"),

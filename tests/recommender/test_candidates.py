@@ -7,7 +7,6 @@ import pytest
 
 from gmlfm import Dataset, Recommender
 from gmlfm.errors import DataError, GmlfmError, OptionError
-from gmlfm.recommender.candidates import as_ids
 
 
 def test_filter_and_available_narrow_before_ranking(trained: Recommender) -> None:
@@ -73,15 +72,6 @@ def test_variety_is_kept_within_the_ranking(trained: Recommender) -> None:
 def test_wrong_caps_are_refused(at_most: Any, message: str, trained: Recommender) -> None:
     with pytest.raises(OptionError, match=message):
         trained.recommend(["u1"], at_most=at_most)
-
-
-def test_ids_come_in_a_list_or_alone() -> None:
-    assert as_ids("u17") == ["u17"]
-    assert as_ids(17) == [17]
-    assert as_ids(pl.Series(["a", "b"])) == ["a", "b"]
-    for ids in (None, 1.5):
-        with pytest.raises(OptionError, match="ids are expected in a list"):
-            as_ids(ids)
 
 
 def test_a_filter_takes_single_values(trained: Recommender) -> None:

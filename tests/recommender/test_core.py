@@ -184,7 +184,7 @@ def test_wrong_use_is_one_sentence(trained: Recommender, board: Dataset) -> None
     assert trained.recommend("u1", 3)["user"].to_list() == ["u1"] * 3
     calls: list[tuple[Callable[[], Any], str]] = [
         (lambda: trained.recommend([]), "users is empty"),
-        (lambda: trained.recommend(["u1"], n="3"), "n is 3; expected a whole number"),  # type: ignore[arg-type]
+        (lambda: trained.recommend(["u1"], n="3"), "n is '3'; expected a whole number"),  # type: ignore[arg-type]
         (lambda: trained.recommend(["u1"], n=2.5), "expected a whole number"),  # type: ignore[arg-type]
         (lambda: Recommender().fit("d"), "fit takes a Dataset, not str"),  # type: ignore[arg-type]
         (

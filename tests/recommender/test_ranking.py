@@ -140,7 +140,7 @@ def test_a_run_of_the_implicit_task_recommends(board: Dataset) -> None:
 def test_pairs_come_as_a_list_or_a_table(trained: Recommender) -> None:
     frame = pl.DataFrame({"item": ["i1"], "user": ["u1"]})
     assert trained.predict(frame)["score"][0] == trained.predict([("u1", "i1")])["score"][0]
-    with pytest.raises(OptionError, match="one has another length"):
+    with pytest.raises(OptionError, match="one is none, or has another length"):
         trained.predict([("u1", "i1", 3)])
     with pytest.raises(OptionError, match="pairs has the columns u, item; expected user and item"):
         trained.predict(pl.DataFrame({"u": ["u1"], "item": ["i1"]}))

@@ -45,7 +45,7 @@ def test_a_loss_needs_its_task(loss: str, task: str, n_negatives: int, message: 
         ({"epochs": -1}, "epochs is -1; expected 0 or more."),
         ({"epochs": 2.5}, "epochs is 2.5; expected a whole number."),
         ({"patience": 0}, "patience is 0; expected 1 or more."),
-        ({"threads": 0}, "threads is 0; expected 1 or more."),
+        ({"threads": 0}, "threads is 0; expected 1 to 1,024."),
         ({"seed": -1}, "seed is -1; expected 0 to 2,147,483,647."),
         ({"seed": 2**31}, "seed is 2147483648; expected 0 to 2,147,483,647."),
     ],

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gmlfm.arguments import mapping
 from gmlfm.data.availability import Availability, look_single_unit
 from gmlfm.data.columns import IdType, Origin
 from gmlfm.data.interop import as_frame
@@ -86,7 +87,7 @@ class Dataset:
             schema = guess.schema
             _LOG.warning("# gmlfm inferred this schema; pass schema= to change it\n%s", to_toml(schema, guess.reasons))
         elif not isinstance(schema, Schema):
-            schema = Schema.from_dict(schema)
+            schema = Schema.from_dict(mapping(schema, "schema", "{'interactions': {'user': 'u', 'item': 'i'}}"))
         from gmlfm.data.building import Builder
 
         return Builder(tables, schema, strict, dict(origins or {})).build()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from gmlfm.arguments import shown
 from gmlfm.errors import DataError
 
 
@@ -36,8 +37,10 @@ def as_frame(table: Any, name: str) -> pl.DataFrame:
             names = [str(key) for key in table.columns]
             return pl.DataFrame([_pandas_column(key, table.iloc[:, index]) for index, key in enumerate(names)])
         if isinstance(table, dict):
-            return pl.DataFrame([_column(str(key), list(values)) for key, values in table.items()])
+            return pl.DataFrame([_column(str(key), _listed(values)) for key, values in table.items()])
         return pl.DataFrame(table)
+    except UnicodeEncodeError as error:
+        raise DataError(f"the {name} table holds half a surrogate pair ({error.object!r:.40}), which is no text.") from error
     except pl.exceptions.PolarsError as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"the {name} table cannot be used: {reason}; columns need one name and one length each.") from error
@@ -63,9 +66,15 @@ def _column(name: str, values: list[Any]) -> pl.Series:
             column = pl.Series(name, values)
             if column.dtype != pl.Object:
                 return column
-        except (TypeError, pl.exceptions.PolarsError):
+        except (TypeError, OverflowError, pl.exceptions.PolarsError):
             pass  # several kinds in one column, or one that polars has no type for
     return pl.Series(name, [None if value is None else str(value) for value in values], dtype=pl.String)
+
+
+def _listed(values: Any) -> list[Any]:
+    if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):
+        raise DataError(f"a column is {shown(values)}; expected a list of values.")
+    return list(values)
 
 
 def _texts(value: Any) -> list[str] | None:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gmlfm.arguments import one_of, whole_number
 from gmlfm.data.dataset import Dataset, Rows, Task
 from gmlfm.data.split_cold_start import COLD_GROUPS, cold_start
 from gmlfm.data.split_files import split_files
@@ -80,8 +81,7 @@ class Split:
 
 
 def check_split(name: str) -> None:
-    if name != AUTO and name not in SPLITS:
-        raise OptionError(f"split is '{name}'{did_you_mean(name, (AUTO, *SPLITS))}")
+    one_of(name, "split", (AUTO, *SPLITS))
 
 
 def default_split(data: Dataset, task: Task = "topn") -> tuple[str, str]:
@@ -104,8 +104,7 @@ def make_split(data: Dataset, name: str = AUTO, *, seed: int = 0, task: Task = "
     for key in options:
         if key not in allowed:
             raise OptionError(f"the split '{name}' has no option '{key}'{did_you_mean(key, allowed)}")
-    if seed < 0:
-        raise OptionError(f"seed is {seed}; expected 0 or more.")
+    seed = whole_number(seed, "seed")
     rows = data.order_in_time(data.rows_for(task))
     view = SplitView(data, rows, data.user_numbers[rows], data.item_numbers[rows], np.random.default_rng(seed), task)
     assignment = SPLITS[name](view, **options)

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gmlfm.arguments import whole_number
 from gmlfm.data.availability import Times
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.splits import Split
@@ -143,8 +144,7 @@ class Candidates:
 
     def of_some_users(self, n: int, seed: int = 0) -> Candidates:
         """A seeded sample of n tested users, each with all of their rows; all where there are no more."""
-        if n < 1:
-            raise OptionError(f"users is {n}; expected a whole number of 1 or more.")
+        n = whole_number(n, "users", least=1)
         users = np.unique(self.users)
         if n >= len(users):
             return self

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import digamma
 
+from gmlfm.arguments import shown
 from gmlfm.errors import DataError, OptionError
 from gmlfm.retrieval.ranking import DEFAULT_N
 
@@ -148,7 +149,7 @@ def checked_cutoffs(cutoffs: Sequence[int]) -> tuple[int, ...]:
     are_counts = all(isinstance(n, int | np.integer) and not isinstance(n, bool) and 1 <= n <= _LARGEST_CUTOFF for n in numbers)
     if not numbers or not are_counts or len(set(numbers)) < len(numbers):
         raise OptionError(
-            f"cutoffs is {cutoffs!r}; expected whole numbers from 1 to {_LARGEST_CUTOFF:,}, each once: (5, {DEFAULT_N})."
+            f"cutoffs is {shown(cutoffs)}; expected whole numbers from 1 to {_LARGEST_CUTOFF:,}, each once: (5, {DEFAULT_N})."
         )
     return tuple(sorted(int(n) for n in numbers))
 

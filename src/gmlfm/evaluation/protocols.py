@@ -15,9 +15,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from gmlfm.arguments import one_of, whole_number
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.splits import Split
-from gmlfm.errors import DataError, OptionError, did_you_mean
+from gmlfm.errors import DataError
 from gmlfm.evaluation.candidates import N_SAMPLED, Candidates, Pairs
 from gmlfm.evaluation.full import Report, rank_all
 from gmlfm.evaluation.metrics import (
@@ -173,10 +174,8 @@ def protocol_for(data: Dataset, split: Split | None = None) -> str:
 
 
 def check_protocol(protocol: str, seed: int) -> None:
-    if protocol not in PROTOCOLS:
-        raise OptionError(f"protocol is '{protocol}'{did_you_mean(protocol, PROTOCOLS)}")
-    if seed < 0:
-        raise OptionError(f"seed is {seed}; expected 0 or more.")
+    one_of(protocol, "protocol", PROTOCOLS)
+    whole_number(seed, "seed")
 
 
 def _full(ranker: Ranker, candidates: Candidates, cutoffs: Sequence[int], report: Report | None) -> Evaluation:

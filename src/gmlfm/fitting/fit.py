@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from gmlfm.arguments import mapping
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.splits import AUTO
@@ -54,7 +55,8 @@ def make_plan(
     split_options: Mapping[str, Any] | None = None,
     device: str = "auto",
 ) -> FitPlan:
-    options, device = dict(split_options or {}), chosen_device(device)
+    options = {} if split_options is None else dict(mapping(split_options, "split_options", "{'seed': 1}"))
+    device = chosen_device(device)
     if isinstance(data, PreparedData):
         return ShardPlan(data, settings, split, options, device)
     return MemoryPlan(data, settings, split, options, device)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gmlfm.arguments import shown
 from gmlfm.errors import DataError, OptionError
 from gmlfm.evaluation.metrics import default_metric
 from gmlfm.fitting.run import FittedRun, Refit
@@ -206,8 +207,8 @@ def refuse_too_large(n_rows: int, width: int) -> None:
 
 
 def chosen_device(name: str) -> str:
-    if name not in ("auto", "cpu", "cuda"):
-        raise OptionError(f"device is '{name}'; expected auto, cpu or cuda.")
+    if not isinstance(name, str) or name not in ("auto", "cpu", "cuda"):
+        raise OptionError(f"device is {shown(name)}; expected auto, cpu or cuda.")
     if name == "cuda" and not torch.cuda.is_available():
         raise OptionError("device is 'cuda', but there is none here; use auto or cpu.")
     return "cuda" if name == "auto" and torch.cuda.is_available() else "cpu" if name == "auto" else name

@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
+from gmlfm.arguments import shown
 from gmlfm.errors import OptionError, did_you_mean
 
 _NO_DEFAULT = inspect.Parameter.empty
@@ -131,6 +134,8 @@ class Declared:
         return converted
 
     def _converted(self, value: Any) -> Any:
+        if not (value is None or isinstance(value, str | int | float | np.generic)):
+            raise OptionError(f"{self.name} is {shown(value)}; expected a text or a number.")
         if self.is_optional and (value is None or value == "auto"):
             return None
         if self.kind is bool:

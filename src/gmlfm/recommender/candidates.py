@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gmlfm.arguments import ids_of, is_text, one_of, shown, whole_number
 from gmlfm.data.columns import Origin, as_number, as_text, column
 from gmlfm.data.dataset import Side
 from gmlfm.data.expressions import Columns, holds
@@ -29,13 +30,10 @@ def candidate_items(
     index: RunIndex, stock: Stock, n: int, filter: str | None, available: Sequence[Any] | None, candidates: str
 ) -> Ints:
     """Everything is narrowed before ranking, so that n come back whenever n exist."""
-    run = index.run
-    if not isinstance(n, int | np.integer) or n < 1:
-        raise OptionError(f"n is {n}; expected a whole number of 1 or more.")
-    if candidates not in ("interactions", "catalogue"):
-        raise OptionError(f"candidates is '{candidates}'; expected interactions or catalogue.")
+    run, n = index.run, whole_number(n, "n", least=1)
+    candidates = one_of(candidates, "candidates", ("interactions", "catalogue"))
     if available is not None:
-        items = _available(run, as_ids(available))
+        items = _available(run, ids_of(available, "available items"))
     else:
         items = np.arange(len(run.data.items), dtype=np.int32) if candidates == "catalogue" else _offered(index, stock)
     if not stock.is_available.all():
@@ -78,18 +76,9 @@ def _available(run: FittedRun, ids: list[Any]) -> Ints:
     return np.unique(numbers[numbers >= 0]).astype(np.int32)
 
 
-def as_ids(given: Any) -> list[Any]:
-    """Ids as a list; a single one counts as one, not as its letters."""
-    if isinstance(given, str | int | np.integer):
-        return [given]
-    if given is None or not hasattr(given, "__iter__"):
-        raise OptionError(f"ids are expected in a list; got {given!r}.")
-    return list(given)
-
-
 def fulfils(side: Side, condition: str) -> npt.NDArray[np.bool_]:
-    if not isinstance(condition, str):
-        raise OptionError(f'filter is {condition!r}; expected a condition such as "price < 50".')
+    if not isinstance(condition, str) or not is_text(condition):
+        raise OptionError(f'filter is {shown(condition)}; expected a condition such as "price < 50".')
     of_side = {"item": side.ids, **({} if side.titles is None else {"title": side.titles})}
     # A field of that name goes first: it is what the caller's table says.
     table = pl.DataFrame(
@@ -114,16 +103,16 @@ def caps_of(run: FittedRun, at_most: Mapping[str, int] | None) -> list[Cap]:
 
     One field at a time: with two, filling the n places from the best down can miss a choice that fills them.
     """
-    if at_most is not None and (not isinstance(at_most, Mapping) or len(at_most) != 1):
-        raise OptionError(f"at_most is {at_most!r}; expected one field, such as {{'category': 2}}.")
+    is_one = isinstance(at_most, Mapping) and len(at_most) == 1 and isinstance(next(iter(at_most)), str)
+    if at_most is not None and not is_one:
+        raise OptionError(f"at_most is {shown(at_most)}; expected one field, such as {{'category': 2}}.")
     caps = []
     fields = run.data.items.fields
     for name, most in (at_most or {}).items():
         if name not in fields.columns or isinstance(fields[name].dtype, pl.List):
             single = [values.name for values in fields.iter_columns() if not isinstance(values.dtype, pl.List)]
             raise OptionError(f"at_most names '{name}', which is no single-valued item field{did_you_mean(name, single)}")
-        if not isinstance(most, int | np.integer) or isinstance(most, bool) or most < 1:
-            raise OptionError(f"at_most of '{name}' is {most}; expected a whole number of 1 or more.")
+        most = whole_number(most, f"at_most of '{name}'", least=1)
         codes = fields[name].cast(pl.String).rank("dense").cast(pl.Int32).fill_null(-1)
         caps.append(Cap(codes.to_numpy(), most))
     return caps

@@ -12,6 +12,7 @@ from typing import Any
 
 import polars as pl
 
+from gmlfm.arguments import id_of, ids_of, path_of, shown
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.forgetting import data_without
 from gmlfm.data.interop import is_table
@@ -24,7 +25,7 @@ from gmlfm.fitting.forgetting import without_user
 from gmlfm.forking import refuse_after_fork
 from gmlfm.models.base import Model
 from gmlfm.recommender import changes, reasons
-from gmlfm.recommender.candidates import as_ids, candidate_items, caps_of
+from gmlfm.recommender.candidates import candidate_items, caps_of
 from gmlfm.recommender.evaluating import evaluate_other, evaluate_part
 from gmlfm.recommender.ranking import rank_for_newcomer, rank_for_users, score_given_pairs
 from gmlfm.recommender.run_index import RunIndex
@@ -134,7 +135,7 @@ class Recommender:
             )
         if not isinstance(data, Dataset | PreparedData):
             raise OptionError(
-                f"fit takes a Dataset, not {type(data).__name__}; load_dataset({data!r:.40}) makes one of a path or name."
+                f"fit takes a Dataset, not {type(data).__name__}; load_dataset({shown(data)}) makes one of a path or name."
             )
         with self._claimed(out, resume=resume, force=force) as folder:
             run = fit(
@@ -208,6 +209,8 @@ class Recommender:
         users: a seeded sample of so many tested users; the errors are in Evaluation.errors.
         """
         check_protocol(protocol, seed)
+        if data is not None and not isinstance(data, Dataset):
+            raise OptionError(f"evaluate takes a Dataset, not {shown(data)}; load_dataset makes one of a path or name.")
         if data is not None:
             return evaluate_other(self.fitted, data, protocol, seed, cutoffs, users)
         return evaluate_part(self.fitted, protocol, part, seed, cutoffs, users)
@@ -232,7 +235,7 @@ class Recommender:
         """
         state = self._fitted_state
         items = candidate_items(state.index, state.stock, n, filter, available, candidates)
-        ids = as_ids(users)
+        ids = ids_of(users, "users")
         if not ids:
             raise OptionError("users is empty; name one or more.")
         return rank_for_users(state.index, ids, n, items, caps_of(state.run, at_most), context, seen=seen)
@@ -304,7 +307,7 @@ class Recommender:
 
     def _mark(self, items: Sequence[Any], kind: str) -> None:
         with self._changing:
-            state, ids = self._fitted_state, as_ids(items)
+            state, ids = self._fitted_state, ids_of(items, "items")
             numbers = state.run.encoder.item_numbers(ids)
             if (numbers < 0).any():
                 raise DataError(f"the item '{ids[int((numbers < 0).argmax())]}' is not in the catalogue; nothing was marked.")
@@ -325,6 +328,7 @@ class Recommender:
         that this Recommender wrote or was loaded from. Weights that others share stay as they were trained. A folder that
         could not be changed is named in a warning."""
         refuse_after_fork()
+        user = id_of(user, "the user")
         with self._changing:
             is_gone = self._folder is not None and self._folder.forget(user, self._saved)
             for folder in self._folders.values():
@@ -367,7 +371,7 @@ class Recommender:
     def load(cls, folder: str | Path, model: str | type[Model] | None = None) -> Recommender:
         """A saved run. model: the class of a run whose model is not gmlfm's own, or 'module:Class'."""
         refuse_after_fork()
-        run_folder = RunFolder(Path(folder), model)
+        run_folder = RunFolder(path_of(folder, "the run folder"), model)
         run = run_folder.load()
         settings = run.settings
         named = {"task": settings.task, "preset": settings.preset, **settings.to_dict()["settings"]}

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gmlfm.arguments import one_of
 from gmlfm.data.attributes import PARTS
 from gmlfm.data.dataset import Dataset, Rows, Side
 from gmlfm.data.encoding import Encoded
@@ -62,8 +63,7 @@ def baseline_name(run: FittedRun) -> str:
 
 def _held_out(run: FittedRun, part: str) -> tuple[Rows, npt.NDArray[np.int8] | None]:
     """A part's rows and groups, which the run must not have learned from."""
-    if part not in ("test", "validation"):
-        raise OptionError(f"part is '{part}'; expected test or validation.")
+    one_of(part, "part", ("test", "validation"))
     split = run.split
     rows, groups = (split.test, split.test_groups) if part == "test" else (split.validation, split.validation_groups)
     if len(rows) == 0:

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gmlfm.arguments import id_of, ids_of
 from gmlfm.data.interop import as_frame
 from gmlfm.errors import DataError, OptionError
 from gmlfm.fitting import FittedRun
 from gmlfm.models.base import UserSide
-from gmlfm.recommender.candidates import as_ids
 from gmlfm.recommender.run_index import RunIndex
 from gmlfm.recommender.user_side import known_users, newcomer
 from gmlfm.retrieval import Cap, best_items
@@ -65,7 +65,7 @@ def rank_for_newcomer(
     context: Context,
 ) -> pl.DataFrame:
     """user (empty), item, score, rank and perhaps title."""
-    ids = as_ids(history)
+    ids = ids_of(history, "the items of the history")
     numbers = run.encoder.item_numbers(ids)
     for item, number in zip(ids, numbers, strict=True):
         if number < 0:
@@ -114,9 +114,10 @@ def score_given_pairs(run: FittedRun, pairs: Any, context: Context) -> pl.DataFr
 
 def _pair_table(pairs: Any) -> pl.DataFrame:
     if isinstance(pairs, list | tuple):
-        if any(len(pair) != 2 for pair in pairs):
-            raise OptionError("pairs takes (user, item) pairs; one has another length.")
-        return pl.DataFrame(pairs, schema=["user", "item"], orient="row", strict=False)
+        if not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
+            raise OptionError("pairs takes (user, item) pairs; one is none, or has another length.")
+        columns = {name: [id_of(pair[place]) for pair in pairs] for place, name in enumerate(("user", "item"))}
+        return as_frame(columns, "pairs")
     table = as_frame(pairs, "pairs")
     if not {"user", "item"} <= set(table.columns):
         raise OptionError(f"pairs has the columns {', '.join(table.columns)}; expected user and item.")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 import torch
 
+from gmlfm.arguments import id_of, whole_number
 from gmlfm.errors import DataError, NotSupportedError, OptionError
 from gmlfm.fitting import FittedRun
 from gmlfm.models.base import UserSide
@@ -20,7 +21,8 @@ _SAMPLE = 500
 
 
 def explain_pair(run: FittedRun, user: Any, item: Any, context: Mapping[str, Any] | None) -> Explanation:
-    return explain_item(run, known_users(run, run.encoder.user_numbers([user]), context), item_number(run, item))
+    number = run.encoder.user_numbers([id_of(user, "the user")])
+    return explain_item(run, known_users(run, number, context), item_number(run, item))
 
 
 def explain_item(run: FittedRun, user: UserSide, item: int) -> Explanation:
@@ -43,7 +45,7 @@ def _not_available(run: FittedRun, what: str) -> NotSupportedError:
 
 
 def item_number(run: FittedRun, item: Any) -> int:
-    number = int(run.encoder.item_numbers([item])[0])
+    number = int(run.encoder.item_numbers([id_of(item, "the item")])[0])
     if number < 0:
         raise DataError(f"the item '{item}' is not in the catalogue, so nothing is known of it.")
     return number
@@ -55,16 +57,11 @@ def sampled_items(run: FittedRun) -> npt.NDArray[np.int64]:
     return np.sort(np.random.default_rng(41).choice(seen, min(_SAMPLE, len(seen)), replace=False)).astype(np.int64)
 
 
-def _check_count(n: int) -> None:
-    if not isinstance(n, int | np.integer) or n < 1:
-        raise OptionError(f"n is {n!r}; expected a whole number of 1 or more.")
-
-
 def similar(run: FittedRun, side: str, entity: Any, n: int) -> pl.DataFrame:
     """The n nearest users or items in the learned metric: by the distance between their positions."""
-    _check_count(n)
+    n = whole_number(n, "n", least=1)
     is_item = side == "item"
-    number = item_number(run, entity) if is_item else int(run.encoder.user_numbers([entity])[0])
+    number = item_number(run, entity) if is_item else int(run.encoder.user_numbers([id_of(entity, "the user")])[0])
     if number < 0:
         raise DataError(f"the user '{entity}' is unknown, so nothing is near.")
     try:
@@ -107,7 +104,7 @@ def field_pairs(run: FittedRun, seed: int = 0) -> pl.DataFrame:
 
 def directions(run: FittedRun, n: int = 3, n_attributes: int = 5) -> pl.DataFrame:
     """For a Mahalanobis distance: the eigen-directions of M that weigh most, and the attributes furthest along each."""
-    _check_count(n)
+    n = whole_number(n, "n", least=1)
     try:
         matrix, factors = run.model.metric()
     except NotSupportedError as error:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from gmlfm.arguments import mapping, shown
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.columns import Origin, as_field
 from gmlfm.data.schema import Field
@@ -37,8 +38,7 @@ def newcomer(
     run: FittedRun, attributes: Mapping[str, Any], history: Ints | None, context: Mapping[str, Any] | None
 ) -> UserSide:
     """A user that training never met."""
-    if not isinstance(attributes, Mapping):
-        raise OptionError(f"attributes is a {type(attributes).__name__}; expected a mapping such as {{'city': 'Osaka'}}.")
+    attributes = mapping(attributes, "attributes", "{'city': 'Osaka'}")
     table = _typed_row(run.data.schema.fields_of("user"), attributes, "user")
     encoded = run.encoder.encode_part("user", None, table, 1)
     _warn_of_unknown(run, encoded, attributes)
@@ -55,6 +55,7 @@ def _warn_of_unknown(run: FittedRun, encoded: AttributeTable, given: Mapping[str
 
 def _with_context(run: FittedRun, users: AttributeTable, context: Mapping[str, Any] | None) -> AttributeTable:
     declared = run.data.schema.interactions.context
+    context = None if context is None else mapping(context, "context", "{'channel': 'app'}")
     if not declared:
         if context:
             raise OptionError(f"the data have no context, but {', '.join(context)} was given.")
@@ -76,6 +77,6 @@ def _typed_row(declared: Sequence[Field], given: Mapping[str, Any], where: str) 
             continue
         try:
             columns.append(as_field(pl.Series(field.name, [given[field.name]], strict=False), field, origin))
-        except GmlfmError as error:
-            raise OptionError(f"the {where} field '{field.name}' is a {field.kind}; got {given[field.name]!r}.") from error
+        except (GmlfmError, UnicodeError, OverflowError, TypeError, pl.exceptions.PolarsError) as error:
+            raise OptionError(f"the {where} field '{field.name}' is a {field.kind}; got {shown(given[field.name])}.") from error
     return pl.DataFrame(columns)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from gmlfm.arguments import one_of
 from gmlfm.errors import OptionError, did_you_mean
 from gmlfm.models.base import TASKS, Layout, Model
 from gmlfm.models.registry import ModelInfo, model_info
@@ -47,12 +48,11 @@ class Settings:
         """Settings by name, checked: the model's defaults, the preset's, then what is given. Texts are taken as the kind each
         setting has."""
         info = model if isinstance(model, ModelInfo) else model_info(model)
-        if task not in TASKS:
-            raise OptionError(f"task is '{task}'{did_you_mean(task, TASKS)}")
+        one_of(task, "task", TASKS)
         if task not in info.tasks:
             raise OptionError(f"the model '{info.name}' cannot do the task '{task}'; it does {', '.join(info.tasks)}.")
-        if preset is not None and preset not in PRESETS:
-            raise OptionError(f"preset is '{preset}'{did_you_mean(preset, PRESETS)}")
+        if preset is not None:
+            one_of(preset, "preset", PRESETS)
         of_instance = model.settings if isinstance(model, Model) else {}
         values = {**of_instance, **{ALIASES.get(name, name): value for name, value in given.items()}}
         values |= {name: new for (name, old), new in _OLD_VALUES.items() if values.get(name) == old}
