@@ -14,7 +14,7 @@ import pytest
 from gmlfm import Recommender
 from gmlfm.errors import OptionError
 from gmlfm.fitting import Refit
-from gmlfm.runs.generation import read_about
+from gmlfm.runs.description import read_about
 from gmlfm.runs.migration import FORMAT, migrate
 
 RUNS = ("deepfm", "ease", "fm-rating", "gml-fm", "gml-fm-md", "item-knn", "mamo", "mf-implicit", "ngcf")

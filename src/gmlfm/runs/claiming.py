@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gmlfm.errors import DataError, OptionError
 from gmlfm.models.base import Model
-from gmlfm.runs.generation import read_about
+from gmlfm.runs.description import read_about
 from gmlfm.runs.layout import clear_empty, clear_training, holds_a_run, holds_a_training, refuse_foreign_files
 from gmlfm.runs.locking import training_lock
 from gmlfm.runs.run_folder import RunFolder

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -26,35 +22,16 @@ from gmlfm.fitting.plan import CURVE, curve_text, read_curve
 from gmlfm.models.base import FitReport, Layout, Model
 from gmlfm.models.registry import ModelInfo, model_info, named_model
 from gmlfm.runs.checksums import CHECK, checksums, seal_of, sealed, verify
+from gmlfm.runs.description import WEIGHTS, card_of, describe, read_about
 from gmlfm.runs.layout import ABOUT, GENERATIONS, OLD_MODEL, clear_rests, holds_a_run, new_generation, remove_generation
-from gmlfm.runs.migration import FORMAT, migrate
 from gmlfm.runs.reading import held_for_reading
-from gmlfm.storage import WRITE_ERRORS, new_file, sha256_of, write_problem
+from gmlfm.storage import WRITE_ERRORS, new_file, write_problem
 from gmlfm.training.sampling.instances import redraw_instances
 from gmlfm.training.settings import Settings
 
 _READS = 20  # so often a reader begins again, where the generation is gone before it can be held
 _PATIENCE = 10.0  # seconds in which readers of a generation that must go come to their end
-_KEYS = {
-    "model",
-    "task",
-    "preset",
-    "settings",
-    "refit",
-    "best_epoch",
-    "validation",
-    "validation_protocol",
-    "limits",
-    "label_scale",
-    "extra_items",
-    "files",
-    "generation",
-    "version",
-    "replayed",
-    "interrupted",
-    "added_items",
-}
-_WEIGHTS, _CARD, _OLD_CURVE = "weights.safetensors", "card.md", "history.jsonl"
+_CARD, _OLD_CURVE = "card.md", "history.jsonl"
 
 
 def save_run(
@@ -80,7 +57,7 @@ def save_run(
             _write_generation(run, generation)
             files = checksums(generation)
             place = {"generation": generation.name, "version": version or seal_of(files), "replayed": replayed, "files": files}
-            about = sealed(_about(run) | place)
+            about = sealed(describe(run) | place)
             # Everything that needs room is written before the first file gets its name; run.json is the last to get one.
             texts = {folder / ABOUT: json.dumps(about, indent=1), **(also or {})}
             for path, text in texts.items():
@@ -114,12 +91,12 @@ def _names(folder: Path, generation: str) -> bool:
 
 
 def _write_generation(run: FittedRun, folder: Path) -> None:
-    save_file({name: tensor.contiguous() for name, tensor in run.model.state_dict().items()}, folder / _WEIGHTS)
+    save_file({name: tensor.contiguous() for name, tensor in run.model.state_dict().items()}, folder / WEIGHTS)
     run.encoder.save(folder / "encoder")
     save_dataset(run.data, folder / "data")
     save_split(run.split, folder / "data")
     (folder / CURVE).write_text(curve_text(run.curve), encoding="utf-8")
-    (folder / _CARD).write_text(_card(_about(run)), encoding="utf-8")
+    (folder / _CARD).write_text(card_of(describe(run)), encoding="utf-8")
 
 
 def model_folder(folder: Path) -> Path:
@@ -149,7 +126,7 @@ def _load_generation(folder: Path, about: dict[str, Any], model: str | type[Mode
     try:
         verify(generation, about["files"])
         run = _run_without_weights(about, info, generation)
-        _load_weights(run, folder, generation / _WEIGHTS)
+        _load_weights(run, folder, generation / WEIGHTS)
     except GmlfmError:
         raise
     except (Exception, pl.exceptions.PanicException) as error:  # whatever the files of a run without checksums hold
@@ -166,6 +143,8 @@ def _run_without_weights(about: dict[str, Any], info: ModelInfo, model_folder: P
     settings_given = {name: value for name, value in about["settings"].items() if value is not None}
     settings = replace(Settings.make(info, about["task"], settings_given), preset=about["preset"])
     data, split = load_saved_dataset(model_folder / "data"), load_split(model_folder / "data")
+    if max(about["extra_items"], default=-1) >= len(data.items):
+        raise ValueError(f"item {max(about['extra_items'])} of {len(data.items)}")
     encoder = Encoder.load(model_folder / "encoder")
     curve = read_curve(model_folder / CURVE) or read_curve(model_folder / _OLD_CURVE)
     return FittedRun(
@@ -189,37 +168,6 @@ def _run_without_weights(about: dict[str, Any], info: ModelInfo, model_folder: P
         extra_items=tuple(about["extra_items"]),
         n_added_items=int(about["added_items"]),
     )
-
-
-def read_about(folder: Path) -> dict[str, Any]:
-    """run.json, checked, in today's format; its `check` tells one state of the folder from another."""
-    path = folder / ABOUT
-    try:
-        if not path.exists() and (folder / OLD_MODEL / ABOUT).exists():
-            path = folder / OLD_MODEL / ABOUT
-        written = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise DataError(f"{folder} is no run: {path} is missing; make one with gmlfm train.") from error
-    except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{str(path)!r} cannot be read ({reason}).") from error
-    about = migrate(written) if isinstance(written, dict) else {}
-    if about.get("format") != FORMAT:
-        raise DataError(
-            f"{folder} has the format {about.get('format')}, this version reads up to {FORMAT}; update gmlfm, or train again."
-        )
-    is_old = written["format"] != FORMAT
-    if not is_old and about.get(CHECK) != seal_of(about):
-        raise DataError(f"{path} was changed after it was saved (its checksum differs); restore it, or train again.")
-    missing = sorted(_KEYS - set(about))
-    if missing:
-        raise DataError(f"{path} has no '{missing[0]}'; it is damaged, train again.")
-    return {**about, CHECK: _check_of_old(path.parent)} if is_old else about
-
-
-def _check_of_old(model: Path) -> str:
-    """Before there were checksums, the weights and the description tell one run from another."""
-    return "".join(sha256_of(model / name) for name in (ABOUT, _WEIGHTS) if (model / name).is_file())
 
 
 def _model_of(folder: Path, about: dict[str, Any], model: str | type[Model] | None) -> ModelInfo:
@@ -267,56 +215,3 @@ def _check_table(weights: dict[str, Tensor], n_rows: int) -> None:
     table = weights.get("table")
     if table is not None and len(table) != n_rows:
         raise ValueError(f"their table has {len(table):,} rows, expected {n_rows:,}")
-
-
-def _about(run: FittedRun) -> dict[str, Any]:
-    versions = {
-        "gmlfm": version("gmlfm"),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "polars": pl.__version__,
-    }
-    return {
-        "format": FORMAT,
-        **run.settings.to_dict(),
-        "class": f"{run.settings.info.cls.__module__}:{run.settings.info.cls.__qualname__}",
-        "data": {"name": run.data.name, "hash": run.data.content_hash},
-        "split": {"name": run.split.name, "hash": run.split.hash, "options": dict(run.split.options)},
-        "refit": run.refit.value,
-        "best_epoch": run.best_epoch,
-        "validation": run.validation,
-        "validation_protocol": run.validation_protocol,
-        "limits": list(run.limits),
-        "label_scale": list(run.label_scale),
-        "extra_items": list(run.extra_items),
-        "added_items": run.n_added_items,
-        "interrupted": run.report.interrupted,
-        "versions": {**versions, "numpy": np.__version__},
-        "threads": torch.get_num_threads(),
-    }
-
-
-def _card(about: dict[str, Any]) -> str:
-    """The run for a reader."""
-    lines = [f"# {about['model']} on {about['data']['name']}", ""]
-    if about["preset"] == "paper" and about["task"] == "topn":
-        lines += ["**Trained as published: the epoch was chosen on the TEST part. For comparison with the paper only.**", ""]
-    lines += [
-        f"- task {about['task']}, {Refit(about['refit']).label}, best epoch {about['best_epoch']}"
-        + (", training was interrupted" if about["interrupted"] else ""),
-        f"- data {about['data']['name']}, hash {about['data']['hash']}",
-        f"- split {about['split']['name']}, hash {about['split']['hash']}",
-        *(
-            f"- validation ({about['validation_protocol'] or 'labels'}) {name}: {value:.4f}"
-            for name, value in about["validation"].items()
-        ),
-        "",
-        "| setting | value |",
-        "|---|---|",
-        *(f"| {name} | {value} |" for name, value in about["settings"].items()),
-        "",
-        "Versions: "
-        + ", ".join(f"{name} {value}" for name, value in about["versions"].items())
-        + f"; {about['threads']} threads.",
-    ]
-    return "\n".join(lines) + "\n"

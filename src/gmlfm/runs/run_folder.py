@@ -17,8 +17,9 @@ from gmlfm.errors import DataError
 from gmlfm.fitting import FittedRun
 from gmlfm.fitting.forgetting import without_user, without_users
 from gmlfm.models.base import Model
+from gmlfm.runs.description import read_about
 from gmlfm.runs.events import BACK, FORGOT, SOLD, Event, EventLog, forgetting_of, forgotten_users, last_number, marks_of
-from gmlfm.runs.generation import load_run, read_about, save_run
+from gmlfm.runs.generation import load_run, save_run
 from gmlfm.runs.layout import (
     EVENTS,
     OLD_MODEL,
