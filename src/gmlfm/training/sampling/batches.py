@@ -21,12 +21,15 @@ from gmlfm.training.sampling.negatives import TrainingNegatives
 _SMALLEST_BATCH, _STEPS_PER_EPOCH, _LARGEST_BATCH = 64, 40, 4096
 _INSTANCES_AT_ONCE = 65_536  # many steps' rows are looked up together: for small steps that look-up would cost more than they
 
+_MOST = 2**24  # instances of a step: more than any data want, less than any memory holds
 _BATCH_SIZE = Setting(
     f"instances of a step; auto is {_LARGEST_BATCH}, or less, so that an epoch has some {_STEPS_PER_EPOCH} steps",
     least=1,
+    most=_MOST,
     search=Choice(("auto", 256, 1024, 16384)),
 )
-_LARGEST = Setting("the most that batch_size auto takes; auto is 4096, on a GPU 32768", least=64)
+_LARGEST = Setting("the most that batch_size auto takes; auto is 4096, on a GPU 32768", least=64, most=_MOST)
+_NEGATIVES = Setting("sampled negatives beside each positive", least=0, most=10_000, search=Choice((1, 2, 4, 8, 16)))
 _COLD_START = Setting(
     "cold-start steps, with ids hidden, for each training step: they train what newcomers are scored by",
     least=0,
@@ -58,7 +61,7 @@ class Batches(Protocol):
 class BatchOptions:
     batch_size: Annotated[int | None, _BATCH_SIZE] = None
     largest_batch: Annotated[int | None, _LARGEST] = None
-    n_negatives: Annotated[int, Setting("sampled negatives beside each positive", least=0, search=Choice((1, 2, 4, 8, 16)))] = 4
+    n_negatives: Annotated[int, _NEGATIVES] = 4
     cold_start_rate: Annotated[float, _COLD_START] = 0.1
     seed: Annotated[int, Setting("of weights, negatives and order", least=0, most=2**31 - 1)] = 0
     fresh: Annotated[bool, Setting("whether negatives are drawn anew each epoch")] = True
