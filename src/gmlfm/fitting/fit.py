@@ -78,10 +78,10 @@ def _fit(plan: FitPlan, refit: Refit, stage: Stage) -> FittedRun:
         if refit is Refit.NONE or report.diverged or report.interrupted:
             return plan.finish(model, inputs, Refit.NONE, report)
         selected.keep(model.state_dict())  # not the model: a large table beside the one in training may be too much
-    inputs = plan.refit_inputs(refit)
-    model = settings.build(inputs.layout)
     message, interrupted = "", False
     try:
+        inputs = plan.refit_inputs(refit)
+        model = settings.build(inputs.layout)
         with authors_mistakes(settings.info.cls):
             again = model.fit(inputs, replace(stage, epochs=max(report.best_epoch, 1)))
             diverged, interrupted = again.diverged, again.interrupted
