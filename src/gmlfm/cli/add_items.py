@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-
 from gmlfm.cli.options import TABLE_HELP, add_command, add_run, load_run, read_file, shared_options
-from gmlfm.cli.output import warnings_as_notes
+from gmlfm.cli.output import console_for, print_json, verbatim, warnings_as_notes
 
 
 def add_to(commands: Any) -> None:
@@ -31,12 +27,12 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     table = read_file(options.file)
     recommender = load_run(options)
-    console = Console(stderr=options.json)
+    console = console_for(stderr=options.json)
     with warnings_as_notes(console):
         recommender.add_items(table)
     recommender.save(options.run_folder)
     if options.json:
-        print(json.dumps({"run": options.run_folder, "added": table.height}))
+        print_json({"run": options.run_folder, "added": table.height})
         return
     noun = "item is" if table.height == 1 else "items are"
-    console.print(f"{table.height:,} new {noun} in the catalogue of {escape(options.run_folder)}.", soft_wrap=True)
+    console.print(f"{table.height:,} new {noun} in the catalogue of {verbatim(options.run_folder)}.", soft_wrap=True)

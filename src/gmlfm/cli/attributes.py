@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from gmlfm.cli.options import add_command, add_run, load_run, shared_options
+from gmlfm.cli.output import console_for, print_json, verbatim
 from gmlfm.cli.report import Report
 from gmlfm.errors import OptionError
 from gmlfm.storage import write_text
@@ -36,7 +35,7 @@ def run(options: argparse.Namespace) -> None:
     from gmlfm.recommender.field_importance import field_importance
 
     recommender = load_run(options)
-    console = Console(stderr=options.json)
+    console = console_for(stderr=options.json)
     with console.status("measuring") as status:
         table = field_importance(recommender.fitted, retrain=options.retrain, report=status.update)
         try:
@@ -48,19 +47,19 @@ def run(options: argparse.Namespace) -> None:
         drawing = Report("").waterfall("What validation loses when a field is shuffled", losses)
         write_text(Path(options.picture), drawing)
     if options.json:
-        print(json.dumps({"fields": table.to_dicts(), "pairs": None if pairs is None else pairs.to_dicts()}))
+        print_json({"fields": table.to_dicts(), "pairs": None if pairs is None else pairs.to_dicts()})
         return
     metric = "NDCG@10 lost" if recommender.fitted.settings.task == "topn" else "RMSE gained"
     by_field = Table(title=f"What each field contributes: {metric} on validation", title_justify="left", header_style="bold")
     for heading in ("field", "shuffled", *(["trained without"] if options.retrain else [])):
         by_field.add_column(heading, justify="left" if heading == "field" else "right")
     for part, field, lost, without in table.rows():
-        by_field.add_row(f"{part}.{field}", f"{lost:+.4f}", *([f"{without:+.4f}"] if without is not None else []))
+        by_field.add_row(verbatim(f"{part}.{field}"), f"{lost:+.4f}", *([f"{without:+.4f}"] if without is not None else []))
     console.print(by_field)
     if pairs is not None:
         by_pair = Table(title="Which pairs of fields carry the score", title_justify="left", header_style="bold")
         for heading in ("fields", "spread", "mean"):
             by_pair.add_column(heading, justify="left" if heading == "fields" else "right", overflow="fold")
         for fields, spread, mean in pairs.rows():
-            by_pair.add_row(fields, f"{spread:.4f}", f"{mean:+.4f}")
+            by_pair.add_row(verbatim(fields), f"{spread:.4f}", f"{mean:+.4f}")
         console.print(by_pair)

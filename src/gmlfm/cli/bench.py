@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import sys
 import time
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from gmlfm.cli import bench_train
 from gmlfm.cli.options import DATA_HELP, MODEL_HELP, add_command, add_data_options, add_settings, settings_of, shared_options
+from gmlfm.cli.output import console_for, print_json
 from gmlfm.data.sources import load_dataset
 from gmlfm.errors import OptionError
 
@@ -103,8 +102,8 @@ def run_topn(options: argparse.Namespace) -> None:
         # Two items whose scores differ by rounding alone may change places.
         measured["same_items"] = bool((same | (np.abs(batched.scores - scores) <= 1e-5)).all())
     if options.json:
-        print(json.dumps(measured))
+        print_json(measured)
         return
-    console = Console()
+    console = console_for()
     for name, value in measured.items():
         console.print(f"{name:>24}  {value:.4g}" if isinstance(value, float) else f"{name:>24}  {value}", highlight=False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gmlfm.cli.options import DATA_HELP, add_command, add_settings, comma_list, set_values, split_of
-from gmlfm.cli.output import note
+from gmlfm.cli.output import console_for, note, print_json
 from gmlfm.cli.report import Report
 from gmlfm.cli.tune import add_search_options, budget_of
 from gmlfm.data.sources import load_dataset
@@ -72,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
     budget = budget_of(options)
     data = load_dataset(options.data, data_root=options.data_root, strict=options.strict)
     out = Path(options.out)
-    console = Console(stderr=options.json)
+    console = console_for(stderr=options.json)
     with console.status("comparing") as status:
         comparison = compare(
             data,
@@ -87,7 +86,7 @@ def run(options: argparse.Namespace) -> None:
         )
     write(comparison, out)
     if options.json:
-        print(json.dumps(asdict(comparison)))
+        print_json(asdict(comparison))
         return
     show(comparison, console)
     console.print(f"Also in [bold]{out / 'table.md'}[/], table.html and picture.svg.", soft_wrap=True)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from gmlfm.cli.options import DATA_HELP, add_command, add_data_options, add_split, shared_options, split_of
-from gmlfm.cli.output import note
+from gmlfm.cli.output import console_for, note, print_json, verbatim
 from gmlfm.cli.progress import bar, steps
 from gmlfm.cli.summary import show_summary
 from gmlfm.data.describe import describe
@@ -73,15 +70,15 @@ def run_list(options: argparse.Namespace) -> None:
     for other in others(options.data_root):
         rows.append({"name": other.name, "about": "", "here": str(other), "bytes": _size(other), "how": "here", "terms": None})
     if options.json:
-        print(json.dumps(rows, ensure_ascii=False))
+        print_json(rows)
         return
     table = Table(header_style="bold", caption="gmlfm data get NAME shows the terms before it fetches", caption_justify="left")
     for heading in ("name", "what it is", "here", "how to get it", "terms"):
         table.add_column(heading, overflow="fold")
     for row in rows:
         size = f"{row['bytes'] / 1e6:,.1f} MB" if row["here"] else "yes" if row["name"] == "bazaar" else "-"
-        table.add_row(row["name"], row["about"], size, row["how"], "to accept" if row["terms"] else "-")
-    Console().print(table)
+        table.add_row(verbatim(row["name"]), row["about"], size, row["how"], "to accept" if row["terms"] else "-")
+    console_for().print(table)
 
 
 def _size(folder: Path) -> int:
@@ -148,10 +145,10 @@ def run_get(options: argparse.Namespace) -> None:
             progress=report,
         )
     if options.json:
-        print(json.dumps({"name": options.name, "folder": str(folder)}))
+        print_json({"name": options.name, "folder": str(folder)})
         return
     name = str(folder) if options.out else folder.name + (f" --data-root {options.data_root}" if options.data_root else "")
-    Console().print(f"[bold]{escape(str(folder))}[/] is ready. Next: gmlfm data describe {escape(name)}", soft_wrap=True)
+    console_for().print(f"[bold]{verbatim(folder)}[/] is ready. Next: gmlfm data describe {verbatim(name)}", soft_wrap=True)
 
 
 def _agree(options: argparse.Namespace, root: Path) -> None:
@@ -189,9 +186,9 @@ def run_describe(options: argparse.Namespace) -> None:
     split, split_options = split_of(options)
     summary = describe(data, split, options.seed, split_options)
     if options.json:
-        print(json.dumps(summary.to_dict(), ensure_ascii=False))
+        print_json(summary.to_dict())
     else:
-        show_summary(summary, Console())
+        show_summary(summary, console_for())
 
 
 def _add_prepare(verbs: Any) -> None:
@@ -230,15 +227,14 @@ def run_prepare(options: argparse.Namespace) -> None:
     info = prepared.info
     if options.json:
         counts = {"users": info.n_users, "items": info.n_items, "interactions": info.n_interactions}
-        print(
-            json.dumps({"folder": options.out, **counts, "shards": prepared.n_shards, "split": info.split, "notes": info.notes})
-        )
+        shards = {"shards": prepared.n_shards, "split": info.split, "notes": info.notes}
+        print_json({"folder": options.out, **counts, **shards})
         return
-    console = Console()
+    console = console_for()
     for message in info.notes:
         note(console, message)
     console.print(
-        f"[bold]{escape(options.out)}[/]: {info.n_interactions:,} interactions of {info.n_users:,} users "
+        f"[bold]{verbatim(options.out)}[/]: {info.n_interactions:,} interactions of {info.n_users:,} users "
         f"with {info.n_items:,} items in {prepared.n_shards} shards, split {info.split}.",
         soft_wrap=True,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 from pathlib import Path
@@ -12,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from gmlfm.cli.options import add_command, shared_options
+from gmlfm.cli.output import console_for, print_json, verbatim
 from gmlfm.cli.progress import TrainingBar
 from gmlfm.cli.report import Report
 from gmlfm.data.describe import Summary, describe
@@ -70,7 +69,7 @@ def run(options: argparse.Namespace) -> None:
     from gmlfm.recommender import Recommender
     from gmlfm.retrieval import Ranker
 
-    console = Console(stderr=options.json)
+    console = console_for(stderr=options.json)
     started = time.perf_counter()
     market = Market() if options.users is None else Market(options.users, options.users * 12)
     data = bazaar_dataset(market)
@@ -104,7 +103,7 @@ def run(options: argparse.Namespace) -> None:
         table.add_row(name, f"{metrics['hr@10']:.3f}", f"{metrics['ndcg@10']:.3f}")
     console.print(table)
     for note in evaluations["gml-fm"].notes:
-        console.print(f"[dim]{escape(note)}[/]")
+        console.print(f"[dim]{verbatim(note)}[/]")
     console.rule("4. Recommendations")
     buyer = data.users.ids[int(fitted.data.user_numbers[fitted.split.test[0]])]
     for_buyer, for_newcomer = model.recommend([buyer], 10), model.recommend_for(NEWCOMER, n=10)
@@ -114,15 +113,15 @@ def run(options: argparse.Namespace) -> None:
     why = {" x ".join(fields): value for fields, value in list(contrast.items())[:6]}
     console.print(f"Why the first for {buyer}? More than the catalogue's mean by:")
     for fields, value in why.items():
-        console.print(f"  {value:+.3f}  {escape(fields)}", highlight=False)
+        console.print(f"  {value:+.3f}  {verbatim(fields)}", highlight=False)
     path = Path(options.out) / "report.html"
     _report(model, data, summary, results, for_buyer, for_newcomer, buyer, why).write(path)
     console.print(
-        f"The report with pictures: [bold]{escape(str(path))}[/] ({time.perf_counter() - started:.0f} s in all)", soft_wrap=True
+        f"The report with pictures: [bold]{verbatim(path)}[/] ({time.perf_counter() - started:.0f} s in all)", soft_wrap=True
     )
     console.print("Your own tables: gmlfm init FILE..., then gmlfm train")
     if options.json:
-        print(json.dumps({"report": str(path), "hash": data.content_hash, "results": results}))
+        print_json({"report": str(path), "hash": data.content_hash, "results": results})
 
 
 def _counts(summary: Summary) -> str:
@@ -134,7 +133,7 @@ def _unsold(data: Dataset) -> int:
 
 
 def _show(console: Console, title: str, rows: pl.DataFrame) -> None:
-    table = Table(title=escape(title), title_justify="left", header_style="bold")
+    table = Table(title=verbatim(title), title_justify="left", header_style="bold")
     for heading in ("rank", "score", "item", "title"):
         table.add_column(heading, justify="right" if heading in ("rank", "score") else "left")
     for row in rows.iter_rows(named=True):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 
 from gmlfm.cli.options import add_command, add_run, comma_list, load_run, shared_options
-from gmlfm.cli.output import note
+from gmlfm.cli.output import console_for, note, print_json, verbatim
 from gmlfm.cli.progress import bar
 from gmlfm.errors import OptionError
 
@@ -60,12 +58,12 @@ def run(options: argparse.Namespace) -> None:
     evaluation = _evaluated(fitted, options, cutoffs, baseline=False)
     baseline, name = _evaluated(fitted, options, cutoffs, baseline=True), baseline_name(fitted)
     if options.json:
-        print(json.dumps(_as_json(options, fitted, evaluation, baseline, name)))
+        print_json(_as_json(options, fitted, evaluation, baseline, name))
         return
-    console = Console()
+    console = console_for()
     published = fitted.settings.as_published
     title = f"{fitted.settings.model} on {fitted.data.name}, {evaluation.protocol}, {options.part}, {fitted.refit.label}"
-    console.print(title + (", TRAINED AS PUBLISHED" if published else ""), soft_wrap=True, highlight=False)
+    console.print(verbatim(title) + (", TRAINED AS PUBLISHED" if published else ""), soft_wrap=True, highlight=False)
     console.print(_table(fitted.settings.model, evaluation, baseline, name))
     for message in _notes(evaluation, options.users):
         note(console, message)

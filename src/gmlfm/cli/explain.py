@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from gmlfm.cli.options import add_command, add_context, add_run, context_of, load_run, shared_options
-from gmlfm.cli.output import note
+from gmlfm.cli.output import console_for, note, print_json, verbatim
 from gmlfm.cli.report import Report
 from gmlfm.errors import OptionError
 from gmlfm.storage import write_text
@@ -63,15 +60,15 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         terms, by_fields = [asdict(term) for term in explanation.terms], _listed(explanation.by_fields())
         against_other = {"against": _listed(grouped)} if options.against else {}
-        print(json.dumps({"score": explanation.score, "terms": terms, "by_fields": by_fields, **against_other}))
+        print_json({"score": explanation.score, "terms": terms, "by_fields": by_fields, **against_other})
         return
-    console = Console()
+    console = console_for()
     if recommender.fitted.encoder.user_numbers([options.user])[0] < 0:
         note(
             console,
             "nothing is known of this user: recommend would show what is popular; this is the model's score for a stranger.",
         )
-    table = Table(title=escape(title), title_justify="left", header_style="bold")
+    table = Table(title=verbatim(title), title_justify="left", header_style="bold")
     table.add_column("fields", overflow="fold")
     table.add_column("adds", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
@@ -80,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
         width = round(_BAR * abs(value) / largest)
         left = " " * _BAR if value >= 0 else " " * (_BAR - width) + f"[red]{'█' * width}[/]"
         right = f"[green]{'█' * width}[/]" if value >= 0 else ""
-        table.add_row(escape(_named(fields)), f"{value:+.4f}", f"{left}│{right}")
+        table.add_row(verbatim(_named(fields)), f"{value:+.4f}", f"{left}│{right}")
     rest = sum(list(grouped.values())[options.n :])
     if len(grouped) > options.n:
         table.add_row(f"[dim]{len(grouped) - options.n} more[/]", f"{rest:+.4f}", "")
@@ -88,7 +85,7 @@ def run(options: argparse.Namespace) -> None:
     strongest = sorted((term for term in explanation.terms if term.kind == "pair"), key=lambda term: -abs(term.value))[:3]
     for term in strongest:
         factors = "" if term.distance is None else f" (weight {term.weight:+.3f} x distance {term.distance:.3f})"
-        console.print(escape(f"{' x '.join(term.attributes)}: {term.value:+.4f}{factors}"), soft_wrap=True, highlight=False)
+        console.print(verbatim(f"{' x '.join(term.attributes)}: {term.value:+.4f}{factors}"), soft_wrap=True, highlight=False)
 
 
 def _listed(grouped: dict[tuple[str, ...], float]) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import json
 import logging
 import os
 import sys
@@ -14,7 +13,9 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from gmlfm import __version__
+from gmlfm.cli.output import print_json
 from gmlfm.errors import GmlfmError, did_you_mean
+from gmlfm.escaping import terminal_text
 
 FAILED, INTERRUPTED = 1, 130
 # The modules of the commands, in the order of --help.
@@ -34,6 +35,9 @@ class _ToStderr(logging.StreamHandler[Any]):
     @stream.setter
     def stream(self, value: Any) -> None:
         pass
+
+    def format(self, record: logging.LogRecord) -> str:
+        return terminal_text(super().format(record), lines=True)
 
 
 @contextlib.contextmanager
@@ -145,6 +149,6 @@ def _failed(message: str, code: int, error: BaseException, debug: bool, as_json:
     if debug:
         raise error
     if as_json:
-        print(json.dumps({"error": message}, ensure_ascii=False))
-    print(f"gmlfm: {message}", file=sys.stderr)
+        print_json({"error": message})
+    print(f"gmlfm: {terminal_text(message)}", file=sys.stderr)
     return code

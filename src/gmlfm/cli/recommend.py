@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from rich.console import Console
-from rich.markup import escape
 
 from gmlfm.cli.options import (
     add_command,
@@ -23,7 +21,7 @@ from gmlfm.cli.options import (
     read_file,
     shared_options,
 )
-from gmlfm.cli.output import note, show_rows, users_not_known, warnings_as_notes
+from gmlfm.cli.output import console_for, note, print_json, show_rows, users_not_known, verbatim, warnings_as_notes
 from gmlfm.cli.progress import bar
 from gmlfm.errors import DataError, OptionError
 
@@ -87,7 +85,7 @@ def run(options: argparse.Namespace) -> None:
     recommender = load_run(options)
     if options.available is not None:
         choices["available"] = _available(options.available, recommender)
-    console = Console(stderr=options.json)
+    console = console_for(stderr=options.json)
     if options.all:
         with warnings_as_notes(console):
             _write_all(recommender, options, choices)
@@ -171,6 +169,6 @@ def _write_all(recommender: Recommender, options: argparse.Namespace, choices: d
     except OSError as error:
         raise DataError(f"{target} could not be written ({error.strerror or error}).") from error
     if options.json:
-        print(json.dumps({"out": str(target), "users": len(users)}))
+        print_json({"out": str(target), "users": len(users)})
     else:
-        Console().print(f"{len(users):,} users' recommendations are in [bold]{escape(str(target))}[/].", soft_wrap=True)
+        console_for().print(f"{len(users):,} users' recommendations are in [bold]{verbatim(target)}[/].", soft_wrap=True)

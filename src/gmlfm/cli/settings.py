@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from gmlfm.cli.options import add_command, shared_options
+from gmlfm.cli.output import console_for, print_json, verbatim
 
 _GROUPS = {"model": "Settings of the model", "training": "Settings of the training", "batches": "Settings of the batches"}
 
@@ -40,9 +38,9 @@ def run(options: argparse.Namespace) -> None:
 
     rows = settings_table(options.model, options.task)
     if options.json:
-        print(json.dumps(rows, ensure_ascii=False))
+        print_json(rows)
         return
-    console = Console()
+    console = console_for()
     for group, title in _GROUPS.items():
         members = [row for row in rows if row["of"] == group]
         if not members:
@@ -53,6 +51,6 @@ def run(options: argparse.Namespace) -> None:
         for row in members:
             default = "auto" if row["default"] is None else str(row["default"])
             texts = (row["name"], row["kind"], default, str(row["range"] or ""), row["meaning"])
-            table.add_row(*(escape(text) for text in texts), "yes" if row["searched"] else "")
+            table.add_row(*(verbatim(text) for text in texts), "yes" if row["searched"] else "")
         console.print(table)
     console.print("Change one by gmlfm train DATA --out RUN --set KEY=VALUE, or search them by gmlfm tune.")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from rich.console import Console
-
 from gmlfm.cli.options import add_command, add_run, load_run, shared_options
-from gmlfm.cli.output import show_rows
+from gmlfm.cli.output import console_for, show_rows
 from gmlfm.errors import OptionError
 
 
@@ -36,4 +34,4 @@ def run(options: argparse.Namespace) -> None:
         neighbours = recommender.similar_items(options.item, options.n)
     else:
         neighbours = recommender.similar_users(options.user, options.n)
-    show_rows(neighbours, Console(), as_json=options.json)
+    show_rows(neighbours, console_for(), as_json=options.json)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from gmlfm.cli.output import verbatim
 from gmlfm.data.describe import Summary, TailStep
 
 _BAR = 36
 
 
 def show_summary(summary: Summary, console: Console) -> None:
-    counts = Table(title=f"{escape(summary.name)}  [dim]{summary.hash}[/]", title_justify="left", header_style="bold")
+    counts = Table(title=f"{verbatim(summary.name)}  [dim]{summary.hash}[/]", title_justify="left", header_style="bold")
     for heading in ("users", "items", "attributes", "interactions", "sparsity", "catalogue"):
         counts.add_column(heading, justify="right")
     numbers = (summary.users, summary.items, summary.attributes, summary.interactions)
@@ -26,8 +26,8 @@ def show_summary(summary: Summary, console: Console) -> None:
     for step in summary.tail:
         console.print(_bar(step, most), highlight=False)
     console.print(_split(summary))
-    messages = [f"[cyan]note[/] {escape(note)}" for note in summary.notes]
-    messages += [f"[yellow]warning[/] {escape(warning)}" for warning in summary.warnings]
+    messages = [f"[cyan]note[/] {verbatim(note)}" for note in summary.notes]
+    messages += [f"[yellow]warning[/] {verbatim(warning)}" for warning in summary.warnings]
     for message in messages:
         console.print(message, soft_wrap=not console.is_terminal)  # a pipe's reader wants one line each
 
@@ -42,7 +42,7 @@ def _fields(summary: Summary) -> Table:
     table.add_column("such as", overflow="ellipsis", no_wrap=True, max_width=30)
     for field in summary.fields:
         missing = f"{field.missing:.1%}" if field.missing else "-"
-        table.add_row(field.part, escape(field.name), field.kind, f"{field.values:,}", missing, escape(field.example))
+        table.add_row(field.part, verbatim(field.name), field.kind, f"{field.values:,}", missing, verbatim(field.example))
     return table
 
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from gmlfm.cli.options import (
     DATA_HELP,
@@ -21,7 +18,7 @@ from gmlfm.cli.options import (
     shared_settings,
     split_of,
 )
-from gmlfm.cli.output import note
+from gmlfm.cli.output import console_for, note, print_json, verbatim
 from gmlfm.cli.progress import TrainingBar
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.sources import load_dataset
@@ -75,7 +72,7 @@ def run(options: argparse.Namespace) -> None:
     )
     split, split_options = split_of(options)
     refit: bool | str = options.refit == "yes" or (options.refit or False)
-    console = Console(stderr=options.json)
+    console = console_for(stderr=options.json)
     try:
         with TrainingBar(console) as bar:
             recommender.fit(
@@ -97,7 +94,7 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         about = {"run": options.out, "best_epoch": fitted.best_epoch, "validation": fitted.validation}
         about |= {"diverged": fitted.report.diverged} if fitted.report.diverged else {}
-        print(json.dumps({**about, "data_hash": fitted.data.content_hash, "split_hash": fitted.split.hash}))
+        print_json({**about, "data_hash": fitted.data.content_hash, "split_hash": fitted.split.hash})
         return
     metrics = ", ".join(f"{name} {value:.4f}" for name, value in fitted.validation.items())
     part = "TEST, as published," if fitted.validation_protocol == "paper" else "validation"
@@ -109,4 +106,4 @@ def run(options: argparse.Namespace) -> None:
     model = f" --model {options.model}" if ":" in options.model else ""
     is_tested = len(fitted.split.test) > 0 and fitted.refit is not Refit.ALL
     command = f"gmlfm evaluate {options.out}{model}" if is_tested else f"gmlfm recommend {options.out}{model} --user USER"
-    console.print(f"Saved in [bold]{options.out}[/]. Next: {command}", soft_wrap=True)
+    console.print(f"Saved in [bold]{verbatim(options.out)}[/]. Next: {verbatim(command)}", soft_wrap=True)

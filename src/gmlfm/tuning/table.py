@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gmlfm.escaping import markdown_text
 from gmlfm.evaluation.metrics import default_metric
 from gmlfm.tuning.budget import LEAST_TRIALS
 from gmlfm.tuning.rows import Comparison, Row
@@ -77,10 +78,11 @@ _SECONDS = (
 
 
 def markdown(comparison: Comparison) -> str:
-    head = headings(comparison)
-    rows = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *text_rows(comparison))]
-    failures = [f"\n`{name}` could not take part: {why}" for name, why in comparison.failures.items()]
-    return "\n".join([f"# {title(comparison)}", "", *rows, "", legend(comparison), *failures]) + "\n"
+    """As a page; names and values of others cannot bring HTML, links or cells of their own."""
+    head, *rows = (list(map(markdown_text, cells)) for cells in (headings(comparison), *text_rows(comparison)))
+    table = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows)]
+    failures = ["\n" + markdown_text(f"{name} could not take part: {why}") for name, why in comparison.failures.items()]
+    return "\n".join([f"# {markdown_text(title(comparison))}", "", *table, "", legend(comparison), *failures]) + "\n"
 
 
 def _against(row: Row) -> str:
