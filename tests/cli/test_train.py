@@ -93,8 +93,8 @@ def test_the_commands_from_training_to_recommendations(market: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("module", "function", "text", "count"),
     [
-        ("gmlfm.cli.train:TrainingBar", "on_step", "", 1),  # before the first checkpoint
-        ("gmlfm.cli.train:TrainingBar", "on_step", "", 3),  # in the middle of an epoch
+        ("gmlfm.cli.train:EpochLines", "on_step", "", 1),  # before the first checkpoint
+        ("gmlfm.cli.train:EpochLines", "on_step", "", 3),  # in the middle of an epoch
         ("gmlfm.fitting.plan", "save_checkpoint", "", 3),  # the curve has an epoch more than the checkpoints
         ("os", "replace", "epoch-00002.json", 1),  # weights without their checksum
         ("gmlfm.recommender.core", "save_run", "", 1),  # after the last epoch

@@ -12,6 +12,7 @@ from gmlfm.cli.options import add_command, add_run, load_run, shared_options
 from gmlfm.cli.output import console_for, print_json, verbatim
 from gmlfm.cli.report import Report
 from gmlfm.errors import OptionError
+from gmlfm.progress import activity
 from gmlfm.storage import write_text
 
 
@@ -36,8 +37,9 @@ def run(options: argparse.Namespace) -> None:
 
     recommender = load_run(options)
     console = console_for(stderr=options.json)
-    with console.status("measuring") as status:
-        table = field_importance(recommender.fitted, retrain=options.retrain, report=status.update)
+    with activity("measuring") as shown:
+        table = field_importance(recommender.fitted, retrain=options.retrain, report=lambda text: shown.update(words=text))
+        shown.update(words="adding up pairs of fields")
         try:
             pairs = recommender.field_pairs().head(10)
         except OptionError:

@@ -15,6 +15,7 @@ from gmlfm.cli.output import console_for, note, print_json
 from gmlfm.cli.report import Report
 from gmlfm.cli.tune import add_search_options, budget_of
 from gmlfm.data.sources import load_dataset
+from gmlfm.progress import activity
 from gmlfm.storage import write_text
 
 if TYPE_CHECKING:
@@ -72,19 +73,17 @@ def run(options: argparse.Namespace) -> None:
     data = load_dataset(options.data, data_root=options.data_root, strict=options.strict)
     out = Path(options.out)
     console = console_for(stderr=options.json)
-    with console.status("comparing") as status:
-        comparison = compare(
-            data,
-            plan,
-            budget,
-            out,
-            threads=options.threads,
-            device=options.device,
-            report=lambda name, n, s: status.update(f"tuning {name}: {n} trials, {s:.0f} s"),
-            tested=lambda name, seed: status.update(f"training {name} with seed {seed} for the test"),
-            note=lambda message: note(console, message),
-        )
-    write(comparison, out)
+    comparison = compare(
+        data,
+        plan,
+        budget,
+        out,
+        threads=options.threads,
+        device=options.device,
+        note=lambda message: note(console, message),
+    )
+    with activity("drawing"):
+        write(comparison, out)
     if options.json:
         print_json(asdict(comparison))
         return

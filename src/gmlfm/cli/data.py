@@ -12,7 +12,6 @@ from rich.table import Table
 
 from gmlfm.cli.options import DATA_HELP, add_command, add_data_options, add_split, shared_options, split_of
 from gmlfm.cli.output import console_for, note, print_json, verbatim
-from gmlfm.cli.progress import bar, steps
 from gmlfm.cli.summary import show_summary
 from gmlfm.data.describe import describe
 from gmlfm.data.sources import data_roots, load_dataset
@@ -23,6 +22,7 @@ from gmlfm.data.sources.named import folder_of, locate, others
 from gmlfm.data.sources.preparing import PREPARED_SPLITS, prepare
 from gmlfm.data.splits import AUTO
 from gmlfm.errors import DataError, OptionError
+from gmlfm.progress import activity
 
 
 def add_to(commands: Any) -> None:
@@ -133,7 +133,7 @@ def run_get(options: argparse.Namespace) -> None:
         if options.users is None and options.purchases is not None:
             users = max(1, round(purchases * default.n_users / default.n_purchases)) if purchases > 0 else 1
         market = Market(users, purchases, options.seed)
-    with bar(f"{options.name}", bytes_=options.name != "bazaar") as report:
+    with activity(f"getting {options.name}", "parts" if options.name == "bazaar" else "bytes") as shown:
         folder = get_dataset(
             options.name,
             root,
@@ -142,7 +142,7 @@ def run_get(options: argparse.Namespace) -> None:
             category=options.category,
             market=market,
             any_checksum=options.any_checksum,
-            progress=report,
+            progress=shown.update,
         )
     if options.json:
         print_json({"name": options.name, "folder": str(folder)})
@@ -184,7 +184,8 @@ def _add_describe(verbs: Any) -> None:
 def run_describe(options: argparse.Namespace) -> None:
     data = load_dataset(options.data, data_root=options.data_root, strict=options.strict)
     split, split_options = split_of(options)
-    summary = describe(data, split, options.seed, split_options)
+    with activity("counting"):
+        summary = describe(data, split, options.seed, split_options)
     if options.json:
         print_json(summary.to_dict())
     else:
@@ -217,12 +218,17 @@ def run_prepare(options: argparse.Namespace) -> None:
     located = locate(options.data, options.data_root)
     with tempfile.TemporaryDirectory() as built_in:
         if located is None:
-            write_bazaar(Market(), Path(built_in) / "bazaar")
+            with activity("making the built-in market"):
+                write_bazaar(Market(), Path(built_in) / "bazaar")
             located = locate(Path(built_in) / "bazaar")
             assert located is not None
-        with steps() as report:
+        with activity("counting rows") as shown:
             prepared = prepare(
-                *located, Path(options.out), split=options.split, rows_per_bucket=options.rows_in_memory, progress=report
+                *located,
+                Path(options.out),
+                split=options.split,
+                rows_per_bucket=options.rows_in_memory,
+                progress=lambda words, done, total: shown.update(done, total, words),
             )
     info = prepared.info
     if options.json:

@@ -15,11 +15,12 @@ from rich.table import Table
 
 from gmlfm.cli.options import add_command, shared_options
 from gmlfm.cli.output import console_for, print_json, verbatim
-from gmlfm.cli.progress import TrainingBar
+from gmlfm.cli.progress import EpochLines
 from gmlfm.cli.report import Report
 from gmlfm.data.describe import Summary, describe
 from gmlfm.data.sources.bazaar import Market, Oracle, bazaar_dataset
 from gmlfm.data.sources.bazaar.tables import item_number
+from gmlfm.progress import activity
 
 if TYPE_CHECKING:
     from gmlfm.data.dataset import Dataset, Rows
@@ -72,8 +73,9 @@ def run(options: argparse.Namespace) -> None:
     console = console_for(stderr=options.json)
     started = time.perf_counter()
     market = Market() if options.users is None else Market(options.users, options.users * 12)
-    data = bazaar_dataset(market)
-    summary = describe(data)
+    with activity("making the market"):
+        data = bazaar_dataset(market)
+        summary = describe(data)
     console.rule("1. The data")
     console.print(f"{_counts(summary)} of a made-up second-hand market.")
     console.print(f"{summary.tail[0].items:,} items were sold once: an item's id tells nothing, its attributes must.")
@@ -84,8 +86,8 @@ def run(options: argparse.Namespace) -> None:
         "Trained on what was sold first, tested on what was sold last, among listings that could be had at that moment."
     )
     console.rule("2. Training gml-fm")
-    with TrainingBar(console) as bar:
-        model = Recommender("gml-fm", seed=0, epochs=options.epochs, patience=2).fit(data, out=options.out, observer=bar)
+    model = Recommender("gml-fm", seed=0, epochs=options.epochs, patience=2)
+    model.fit(data, out=options.out, observer=EpochLines(console))
     popular = Recommender("popularity").fit(data)
     console.rule("3. HR@10 and NDCG@10 among 100, test part")
     fitted = model.fitted
@@ -94,7 +96,10 @@ def run(options: argparse.Namespace) -> None:
         "gml-fm": fitted.ranker,
         "the oracle, who knows every taste": OracleScores(market, data),
     }
-    evaluations = {name: evaluate_held_out(scorer, data, fitted.split, "test", "sampled") for name, scorer in scorers.items()}
+    evaluations = {}
+    for name, scorer in scorers.items():
+        with activity(f"testing {name}"):
+            evaluations[name] = evaluate_held_out(scorer, data, fitted.split, "test", "sampled")
     results = {"chance": CHANCE} | {name: evaluation.metrics for name, evaluation in evaluations.items()}
     table = Table(header_style="bold")
     for heading in ("", "HR@10", "NDCG@10"):
@@ -106,16 +111,19 @@ def run(options: argparse.Namespace) -> None:
         console.print(f"[dim]{verbatim(note)}[/]")
     console.rule("4. Recommendations")
     buyer = data.users.ids[int(fitted.data.user_numbers[fitted.split.test[0]])]
-    for_buyer, for_newcomer = model.recommend([buyer], 10), model.recommend_for(NEWCOMER, n=10)
+    with activity("recommending"):
+        for_buyer, for_newcomer = model.recommend([buyer], 10), model.recommend_for(NEWCOMER, n=10)
     _show(console, f"Buyer {buyer}, who bought: {'; '.join(_bought(data, buyer)[:3])}; ...", for_buyer)
     _show(console, f"Somebody new, {' '.join(NEWCOMER.values())}", for_newcomer)
-    contrast = model.contrast(buyer, for_buyer["item"][0])
+    with activity("explaining"):
+        contrast = model.contrast(buyer, for_buyer["item"][0])
     why = {" x ".join(fields): value for fields, value in list(contrast.items())[:6]}
     console.print(f"Why the first for {buyer}? More than the catalogue's mean by:")
     for fields, value in why.items():
         console.print(f"  {value:+.3f}  {verbatim(fields)}", highlight=False)
     path = Path(options.out) / "report.html"
-    _report(model, data, summary, results, for_buyer, for_newcomer, buyer, why).write(path)
+    with activity("drawing the report"):
+        _report(model, data, summary, results, for_buyer, for_newcomer, buyer, why).write(path)
     console.print(
         f"The report with pictures: [bold]{verbatim(path)}[/] ({time.perf_counter() - started:.0f} s in all)", soft_wrap=True
     )

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from gmlfm.cli.options import add_command, add_run, comma_list, load_run, shared_options
 from gmlfm.cli.output import console_for, note, print_json, verbatim
-from gmlfm.cli.progress import bar
 from gmlfm.errors import OptionError
+from gmlfm.progress import activity
 
 if TYPE_CHECKING:
     from gmlfm.evaluation.protocols import Evaluation
@@ -77,9 +77,9 @@ def _evaluated(fitted: FittedRun, options: argparse.Namespace, cutoffs: tuple[in
     from gmlfm.recommender.evaluating import baseline_name, evaluate_part
 
     name = baseline_name(fitted) if baseline else fitted.settings.model
-    with bar(f"evaluating {name}") as report:
+    with activity(f"evaluating {name}", "rows") as shown:
         return evaluate_part(
-            fitted, options.protocol, options.part, options.seed, cutoffs, options.users, report, baseline=baseline
+            fitted, options.protocol, options.part, options.seed, cutoffs, options.users, shown.update, baseline=baseline
         )
 
 

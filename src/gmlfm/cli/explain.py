@@ -13,6 +13,7 @@ from gmlfm.cli.options import add_command, add_context, add_run, context_of, loa
 from gmlfm.cli.output import console_for, note, print_json, verbatim
 from gmlfm.cli.report import Report
 from gmlfm.errors import OptionError
+from gmlfm.progress import activity
 from gmlfm.storage import write_text
 
 _BAR = 24
@@ -46,12 +47,15 @@ def run(options: argparse.Namespace) -> None:
         raise OptionError(f"-n is {options.n}; expected 1 or more.")
     context = context_of(options)
     recommender = load_run(options)
-    explanation = recommender.explain(options.user, options.item, **context)
+    other = None if options.against == "mean" else options.against
+    with activity("explaining"):
+        explanation = recommender.explain(options.user, options.item, **context)
+        grouped = explanation.by_fields()
+        if options.against is not None:
+            grouped = recommender.contrast(options.user, options.item, other, **context)
     if options.against is None:
-        grouped, title = explanation.by_fields(), f"{options.item} for {options.user}: {explanation.score:.4f}"
+        title = f"{options.item} for {options.user}: {explanation.score:.4f}"
     else:
-        other = None if options.against == "mean" else options.against
-        grouped = recommender.contrast(options.user, options.item, other, **context)
         against = "the catalogue's mean" if other is None else other
         title = f"{options.item} for {options.user} against {against}: {sum(grouped.values()):+.4f}"
     if options.picture:

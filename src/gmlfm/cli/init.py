@@ -13,6 +13,7 @@ from gmlfm.cli.options import TABLE_HELP, add_command, shared_options
 from gmlfm.cli.output import console_for, note, print_json, verbatim
 from gmlfm.data.schema import Field, InteractionsSchema, SideSchema
 from gmlfm.data.sources.inspection import Inspected, inspect_files, write_schema
+from gmlfm.progress import activity
 
 
 def add_to(commands: Any) -> None:
@@ -39,8 +40,10 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     files = [Path(name) for name in options.files]
     target = Path(options.out) if options.out else files[0].parent / "dataset.toml"
-    inspected = inspect_files(files, target.parent, user=options.user, item=options.item)
-    data = write_schema(inspected, target, force=options.force)
+    with activity(f"looking at {len(files)} file{'s' if len(files) > 1 else ''}"):
+        inspected = inspect_files(files, target.parent, user=options.user, item=options.item)
+    with activity("reading them as described"):
+        data = write_schema(inspected, target, force=options.force)
     if options.json:
         written = {"path": str(target), "files": inspected.files, "reasons": inspected.guess.reasons}
         print_json(written)

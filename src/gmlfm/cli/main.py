@@ -16,6 +16,7 @@ from gmlfm import __version__
 from gmlfm.cli.output import print_json
 from gmlfm.errors import GmlfmError, did_you_mean
 from gmlfm.escaping import terminal_text
+from gmlfm.progress import display, watched_by
 
 FAILED, INTERRUPTED = 1, 130
 # The modules of the commands, in the order of --help.
@@ -111,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         parsed = build_parser().parse_args(words)
         _allow_own_models(parsed)
-        with _log_shown():
+        with _log_shown(), display("working") as watcher, watched_by(watcher):
             parsed.run(parsed)
         sys.stdout.flush()
         return 0

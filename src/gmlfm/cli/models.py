@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace) -> None:
     console.print("gmlfm models NAME tells a model's settings, and what gmlfm tune tries.")
 
 
-def _models_table(infos: Sequence[ModelInfo]) -> Table:
+def _models_table(infos: Iterable[ModelInfo]) -> Table:
     """Readable at 80 columns: the tasks are told of models that do not have all of them."""
     from gmlfm.models.base import TASKS
 

@@ -22,8 +22,8 @@ from gmlfm.cli.options import (
     shared_options,
 )
 from gmlfm.cli.output import console_for, note, print_json, show_rows, users_not_known, verbatim, warnings_as_notes
-from gmlfm.cli.progress import bar
 from gmlfm.errors import DataError, OptionError
+from gmlfm.progress import activity
 
 if TYPE_CHECKING:
     from gmlfm.recommender import Recommender
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> None:
         with warnings_as_notes(console):
             _write_all(recommender, options, choices)
         return
-    with warnings_as_notes(console):
+    with warnings_as_notes(console), activity("recommending"):
         if attributes is not None:
             table = recommender.recommend_for(attributes, comma_list(options.history or ""), options.n, **choices)
         else:
@@ -152,7 +152,7 @@ def _write_all(recommender: Recommender, options: argparse.Namespace, choices: d
             for file in parts.glob("*.parquet"):
                 file.unlink()
         (parts / "stamp.json").write_text(stamp)
-        with bar("recommending") as report:
+        with activity("recommending", "users") as shown:
             for start in range(0, len(users), _USERS_PER_PART):
                 part = parts / f"{start:012d}.parquet"
                 if not part.exists():
@@ -160,8 +160,9 @@ def _write_all(recommender: Recommender, options: argparse.Namespace, choices: d
                     table = recommender.recommend(block, options.n, seen=options.seen, **choices)
                     table.write_parquet(part.with_suffix(".draft"))
                     os.replace(part.with_suffix(".draft"), part)
-                report(min(start + _USERS_PER_PART, len(users)), len(users))
-        pl.scan_parquet(parts / "*.parquet").sink_parquet(target.with_name(f".{target.name}.draft"))
+                shown.update(min(start + _USERS_PER_PART, len(users)), len(users))
+        with activity(f"writing {target}"):
+            pl.scan_parquet(parts / "*.parquet").sink_parquet(target.with_name(f".{target.name}.draft"))
         os.replace(target.with_name(f".{target.name}.draft"), target)
         for file in parts.iterdir():
             file.unlink()

@@ -8,6 +8,7 @@ from typing import Any
 from gmlfm.cli.options import add_command, add_run, load_run, shared_options
 from gmlfm.cli.output import console_for, show_rows
 from gmlfm.errors import OptionError
+from gmlfm.progress import activity
 
 
 def add_to(commands: Any) -> None:
@@ -30,8 +31,9 @@ def run(options: argparse.Namespace) -> None:
     if (options.item is None) == (options.user is None):
         raise OptionError("say what to compare with: --item ID or --user ID.")
     recommender = load_run(options)
-    if options.item is not None:
-        neighbours = recommender.similar_items(options.item, options.n)
-    else:
-        neighbours = recommender.similar_users(options.user, options.n)
+    with activity("measuring distances"):
+        if options.item is not None:
+            neighbours = recommender.similar_items(options.item, options.n)
+        else:
+            neighbours = recommender.similar_users(options.user, options.n)
     show_rows(neighbours, console_for(), as_json=options.json)

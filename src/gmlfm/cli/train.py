@@ -19,7 +19,7 @@ from gmlfm.cli.options import (
     split_of,
 )
 from gmlfm.cli.output import console_for, note, print_json, verbatim
-from gmlfm.cli.progress import TrainingBar
+from gmlfm.cli.progress import EpochLines
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.sources import load_dataset
 
@@ -74,16 +74,15 @@ def run(options: argparse.Namespace) -> None:
     refit: bool | str = options.refit == "yes" or (options.refit or False)
     console = console_for(stderr=options.json)
     try:
-        with TrainingBar(console) as bar:
-            recommender.fit(
-                data,
-                split,
-                split_options=split_options,
-                refit=refit,
-                out=options.out,
-                resume=options.resume,
-                observer=bar,
-            )
+        recommender.fit(
+            data,
+            split,
+            split_options=split_options,
+            refit=refit,
+            out=options.out,
+            resume=options.resume,
+            observer=EpochLines(console),
+        )
     except DivergedError as error:
         if not recommender.is_fitted:
             raise

@@ -96,8 +96,7 @@ def run(options: argparse.Namespace) -> None:
         split_options,
     )
     console = console_for(stderr=options.json)
-    with console.status("tuning") as status:
-        tuned = tune(search, budget, lambda name, n, s: status.update(f"tuning {name}: {n} trials, {s:.0f} s"))
+    tuned = tune(search, budget)
     best = {**tuned.fixed, **tuned.settings}
     lines = [f"{name} = {json.dumps('auto' if value is None else value)}\n" for name, value in best.items()]
     write_text(out / "best.toml", "".join(lines))

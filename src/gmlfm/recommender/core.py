@@ -18,6 +18,7 @@ from gmlfm.evaluation.protocols import Evaluation, check_protocol
 from gmlfm.fitting import FittedRun, Refit, fit
 from gmlfm.fitting.plan import CHECKPOINTS, CHECKPOINTS_OF_REFIT
 from gmlfm.models.base import Model
+from gmlfm.progress import activity, shows_progress
 from gmlfm.recommender import changes, reasons
 from gmlfm.recommender.candidates import as_ids, candidate_items, caps_of
 from gmlfm.recommender.evaluating import evaluate_other, evaluate_part
@@ -82,6 +83,7 @@ class Recommender:
         fitted = "not fitted" if self._run is None else f"fitted on '{self._run.data.name}', {self._run.refit.label}"
         return f"<Recommender('{self.settings.model}', '{self.settings.task}'{extra}): {fitted}>"
 
+    @shows_progress
     def fit(
         self,
         data: Dataset | PreparedData,
@@ -92,6 +94,7 @@ class Recommender:
         out: str | Path | None = None,
         resume: bool = False,
         observer: Observer | None = None,
+        progress: bool | None = None,
     ) -> Recommender:
         """Hold out what `split` says, stop early on validation; refit=True then trains again on train + validation.
 
@@ -101,6 +104,7 @@ class Recommender:
         out: a run folder for the training curve and checkpoints, from which resume=True goes on; the model is saved there too.
         Training that diverges raises DivergedError: with the best epoch before it fitted and saved, or, where nothing was
         learned, without a model (`is_fitted`).
+        progress: a bar on standard error; None shows it at a terminal and in a notebook, and nowhere else.
         """
         if not isinstance(data, Dataset | PreparedData):
             raise OptionError(
@@ -285,6 +289,7 @@ class Recommender:
             for name in (CHECKPOINTS, CHECKPOINTS_OF_REFIT):  # their optimiser state remembers the user
                 shutil.rmtree(self._folder / name, ignore_errors=True)
 
+    @activity("writing the run")
     def save(self, folder: str | Path) -> None:
         self._folder = self._remember(Path(folder), self.fitted.settings)
         save_run(self.fitted, self._folder, {STOCK: self._stock.to_text()})

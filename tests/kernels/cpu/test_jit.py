@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 from gmlfm.kernels.cpu import jit, losses
+from gmlfm.progress import watched_by
+from gmlfm.progress.displays import PlainDisplay
 
 
 @pytest.fixture
@@ -53,3 +56,18 @@ def test_without_a_place_to_keep_compiled_code_it_says_so(
         jit.warn_if_compiling(double)
     assert "cannot be written, so again next time" in caplog.text
     assert double(2.0) == 4.0
+
+
+def test_whoever_watches_sees_the_first_call_get_its_code() -> None:
+    @jit.compiled
+    def triple(x: float) -> float:
+        return 3.0 * x
+
+    display = PlainDisplay(io.StringIO())
+    seen = []
+    with watched_by(display):
+        for _ in range(2):
+            with jit.compiling(triple):
+                seen.append([activity.words for activity in display.activities])
+                assert triple(2.0) == 6.0
+    assert seen == [["getting the training kernels ready"], []]

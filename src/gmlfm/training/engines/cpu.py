@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController
 from gmlfm.errors import DataError
 from gmlfm.kernels.codes import ACTIVATION_CODES, LOSS_CODES, OPTIMISER_CODES
 from gmlfm.kernels.cpu.arrays import Dense, Floats, Groups, Rows, Rule
-from gmlfm.kernels.cpu.jit import warn_if_compiling
+from gmlfm.kernels.cpu.jit import compiling, warn_if_compiling
 from gmlfm.kernels.cpu.pairs_transform import PairsShape, PairsWork
 from gmlfm.kernels.cpu.steps import run_steps
 from gmlfm.kernels.cpu.sums_arrays import SumsShape, SumsWork
@@ -88,7 +88,7 @@ class CpuEngine(ABC):
         rule = self.rule if loss is None else self.rule._replace(loss=LOSS_CODES[loss])
         work = self.work(min(groups_per_step, len(batch)), groups)
         warn_if_compiling(run_steps)
-        with _KERNEL_LOCK, one_blas_thread():
+        with _KERNEL_LOCK, one_blas_thread(), compiling(run_steps):
             n_threads_before = numba.get_num_threads()
             numba.set_num_threads(self.n_threads)
             try:
