@@ -19,7 +19,7 @@ from gmlfm.fitting import FittedRun, Refit, fit
 from gmlfm.fitting.plan import CHECKPOINTS, CHECKPOINTS_OF_REFIT
 from gmlfm.models.base import Model
 from gmlfm.progress import activity, shows_progress
-from gmlfm.recommender import changes, reasons
+from gmlfm.recommender import changes, printing, reasons
 from gmlfm.recommender.candidates import as_ids, candidate_items, caps_of
 from gmlfm.recommender.evaluating import evaluate_other, evaluate_part
 from gmlfm.recommender.ranking import rank_for_newcomer, rank_for_users, score_given_pairs
@@ -82,6 +82,12 @@ class Recommender:
         extra = "".join(f", {name}={value!r}" for name, value in shown.items() if defaults.get(name, ...) != value)
         fitted = "not fitted" if self._run is None else f"fitted on '{self._run.data.name}', {self._run.refit.label}"
         return f"<Recommender('{self.settings.model}', '{self.settings.task}'{extra}): {fitted}>"
+
+    def __str__(self) -> str:
+        return printing.as_text(self)
+
+    def _repr_html_(self) -> str:
+        return printing.as_html(self)
 
     @shows_progress
     def fit(
@@ -200,7 +206,7 @@ class Recommender:
 
     def recommend_for(
         self,
-        attributes: Mapping[str, Any],
+        attributes: Mapping[str, Any] | None = None,
         history: Sequence[Any] = (),
         n: int = DEFAULT_N,
         *,
@@ -215,6 +221,7 @@ class Recommender:
         unknown row stands for them.
         """
         items = candidate_items(self._lookup, self._stock, n, filter, available, "interactions")
+        attributes = {} if attributes is None else attributes
         return rank_for_newcomer(self.fitted, attributes, history, n, items, caps_of(self.fitted, at_most), context)
 
     def predict(self, pairs: Any, *, context: Mapping[str, Any] | None = None) -> pl.DataFrame:
@@ -269,9 +276,12 @@ class Recommender:
             raise DataError(f"the item '{ids[int((numbers < 0).argmax())]}' is not in the catalogue; nothing was marked.")
         self._stock.mark(numbers, [str(item) for item in ids], sold=sold)
 
-    def add_items(self, items: Any) -> None:
-        """New items enter the catalogue from their attributes alone: a table with the columns of the item table."""
-        run = changes.with_items(self.fitted, items)
+    def add_items(self, items: Any, *, update: bool = False) -> None:
+        """New items enter the catalogue from their attributes alone: a table with the columns of the item table.
+
+        update=True: items that are in the catalogue take over the columns of the table; otherwise they are refused.
+        """
+        run = changes.with_items(self.fitted, items, update=update)
         self._take(run, self._stock.over(run.data.items.ids.to_list()))
 
     def forget(self, user: Any) -> None:
