@@ -3,6 +3,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -41,8 +42,7 @@ def test_every_command_has_examples_that_parse() -> None:
     for parser in parsers.values():
         for row in (parser.epilog or "").splitlines():
             if row.startswith("  gmlfm "):
-                words = row.replace("\"genre = 'Concert'\"", "condition").split()[1:]
-                build_parser().parse_args(words)
+                build_parser().parse_args(shlex.split(row)[1:])
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from gmlfm.cli.options import add_command, add_run, load_run, shared_options
+from gmlfm.cli.options import add_command, add_picture, add_run, load_run, shared_options
 from gmlfm.cli.output import console_for, print_json, verbatim
-from gmlfm.cli.report import Report
+from gmlfm.cli.pictures import picture_path, signed_bars, write_picture
 from gmlfm.errors import OptionError
 from gmlfm.progress import activity
-from gmlfm.storage import write_text
 
 
 def add_to(commands: Any) -> None:
@@ -27,7 +25,7 @@ def add_to(commands: Any) -> None:
     )
     add_run(parser)
     parser.add_argument("--retrain", action="store_true", help="also train once without each field")
-    parser.add_argument("--picture", metavar="FILE", help="an .svg file to write")
+    add_picture(parser)
     shared_options(parser)
     parser.set_defaults(run=run)
 
@@ -35,6 +33,7 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     from gmlfm.recommender.field_importance import field_importance
 
+    picture = picture_path(options.picture)
     recommender = load_run(options)
     console = console_for(stderr=options.json)
     with activity("measuring") as shown:
@@ -44,14 +43,14 @@ def run(options: argparse.Namespace) -> None:
             pairs = recommender.field_pairs().head(10)
         except OptionError:
             pairs = None
-    if options.picture:
-        losses = {f"{part}.{field}": lost for part, field, lost, _ in table.rows()}
-        drawing = Report("").waterfall("What validation loses when a field is shuffled", losses)
-        write_text(Path(options.picture), drawing)
+    metric = "NDCG@10 lost" if recommender.fitted.settings.task == "topn" else "RMSE gained"
+    if picture is not None:
+        with activity(f"drawing {picture}"):
+            losses = {f"{part}.{field}": lost for part, field, lost, _ in table.rows()}
+            write_picture(signed_bars(losses, metric), "What validation loses when a field is shuffled", picture)
     if options.json:
         print_json({"fields": table.to_dicts(), "pairs": None if pairs is None else pairs.to_dicts()})
         return
-    metric = "NDCG@10 lost" if recommender.fitted.settings.task == "topn" else "RMSE gained"
     by_field = Table(title=f"What each field contributes: {metric} on validation", title_justify="left", header_style="bold")
     for heading in ("field", "shuffled", *(["trained without"] if options.retrain else [])):
         by_field.add_column(heading, justify="left" if heading == "field" else "right")

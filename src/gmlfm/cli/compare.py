@@ -114,8 +114,9 @@ def write(comparison: Comparison, out: Path) -> None:
     report.text(legend(comparison))
     for name, why in comparison.failures.items():
         report.text(f"{name} could not take part: {why}")
-    caption = f"{'NDCG@10' if comparison.task == 'topn' else 'RMSE'} on the test part, with 95 % intervals"
+    metric = "NDCG@10" if comparison.task == "topn" else "RMSE"
+    caption = f"{metric} on the test part, with 95 % intervals"
     ranges = {row.model: (row.low, row.means[comparison.metric], row.high) for row in comparison.rows}
-    drawing = report.ranges(caption, ranges)
+    drawing = report.ranges(caption, ranges, f"{metric}, {'higher' if comparison.task == 'topn' else 'lower'} is better")
     report.write(out / "table.html")
     write_text(out / "picture.svg", drawing)

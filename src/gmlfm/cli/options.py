@@ -158,6 +158,10 @@ def named_values(text: str, option: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
+def add_picture(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--picture", metavar="FILE", help="draw it, too: a file that ends in .svg, .png or .pdf")
+
+
 def add_context(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", metavar="K=V,...", help="the context of the occasion, where the data have context fields")
 

@@ -45,9 +45,9 @@ class Report:
         """Groups of bars: label -> series -> share."""
         self._figure(caption, pictures.grouped_bars(groups))
 
-    def ranges(self, caption: str, values: Mapping[str, tuple[float, float, float]]) -> str:
-        """A dot with its interval for each name; returns the drawing alone, too."""
-        return self._figure(caption, pictures.intervals(values))
+    def ranges(self, caption: str, values: Mapping[str, tuple[float, float, float]], label: str = "") -> str:
+        """A dot with its interval for each name; label: of the axis. Returns the drawing alone, too."""
+        return self._figure(caption, pictures.intervals(values, label))
 
     def waterfall(self, caption: str, values: Mapping[str, float]) -> str:
         """What each name adds, right of 0 or left of it; returns the drawing alone, too."""
