@@ -83,7 +83,7 @@ def test_nothing_is_evaluated_where_everything_was_learned(
     assert main(["train", market, "--out", out, "--model", "popularity", "--threads", "1", *arguments]) == 0
     shown = capsys.readouterr().out
     assert "gmlfm evaluate" not in shown
-    assert f"Next: gmlfm recommend {out} --user USER" in shown.replace("\n", "")
+    assert f"Next: gmlfm recommend {out} --user b" in shown.replace("\n", "")
     assert main(["evaluate", out]) == 2
     printed = capsys.readouterr().err
     assert message in printed

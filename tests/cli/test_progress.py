@@ -65,6 +65,7 @@ def _contains_in_order(words: list[str], expected: list[str]) -> bool:
             [
                 *("reading purchases", "reading buyers", "reading items", "checking the tables", "splitting", "encoding"),
                 *("fitting fm", "epoch 1 of at most 1, 0 without gain", "encoding for the refit", "epoch 1 of 1", "writing"),
+                "drawing the report",
             ],
         ),
         ("evaluate RUN", ["reading", "evaluating gml-fm", "evaluating popularity"]),

@@ -43,13 +43,13 @@ def test_a_run_folder_is_written(market: str, tmp_path: Path, capsys: pytest.Cap
     assert {"validation", "data_hash", "split_hash"} <= set(result)
     assert main(["train", market, "--out", out, *QUICK, "--seed", "1"]) == 0
     shown = capsys.readouterr().out
-    assert "Best epoch 1: validation hr@10" in shown
+    assert "Best epoch 1: validation (sampled) hr@10" in shown
     assert "(no refit)" in shown
-    assert f"Next: gmlfm evaluate {out}" in shown
+    assert f"Saved in {out}, with curves and settings in report.html. Next: gmlfm evaluate {out}" in shown
 
 
 @pytest.mark.parametrize(
-    ("more", "shown"), [([], "Validation hr@10 0."), (["--preset", "paper"], "TEST, as published, hr@10 0.")]
+    ("more", "shown"), [([], "Validation (sampled) hr@10 0."), (["--preset", "paper"], "TEST, as published, hr@10 0.")]
 )
 def test_a_model_fitted_at_once_shows_its_validation_too(
     more: list[str], shown: str, market: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -20,6 +20,7 @@ from gmlfm.cli.options import (
 )
 from gmlfm.cli.output import console_for, note, print_json, verbatim
 from gmlfm.cli.progress import EpochLines
+from gmlfm.cli.run_report import leave_report, next_commands
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.sources import load_dataset
 
@@ -59,7 +60,6 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from gmlfm.fitting import Refit
     from gmlfm.recommender import Recommender
     from gmlfm.training.trainer import DivergedError
 
@@ -90,19 +90,21 @@ def run(options: argparse.Namespace) -> None:
     fitted = recommender.fitted
     for message in fitted.split.notes:
         note(console, message)
+    commands = next_commands(fitted, options.out, options.model)
+    report = leave_report(fitted, Path(options.out), commands, console)
     if options.json:
         about = {"run": options.out, "best_epoch": fitted.best_epoch, "validation": fitted.validation}
         about |= {"diverged": fitted.report.diverged} if fitted.report.diverged else {}
+        about |= {"report": str(report)} if report else {}
         print_json({**about, "data_hash": fitted.data.content_hash, "split_hash": fitted.split.hash})
         return
     metrics = ", ".join(f"{name} {value:.4f}" for name, value in fitted.validation.items())
-    part = "TEST, as published," if fitted.validation_protocol == "paper" else "validation"
+    protocol = f" ({fitted.validation_protocol})" if fitted.validation_protocol else ""
+    part = "TEST, as published," if fitted.validation_protocol == "paper" else f"validation{protocol}"
     if fitted.curve:
         result = f": {part} {metrics}" if metrics else ""
         console.print(f"Best epoch {fitted.best_epoch}{result} ({fitted.refit.label}).")
     elif metrics:
         console.print(f"{part[0].upper()}{part[1:]} {metrics} ({fitted.refit.label}).")
-    model = f" --model {options.model}" if ":" in options.model else ""
-    is_tested = len(fitted.split.test) > 0 and fitted.refit is not Refit.ALL
-    command = f"gmlfm evaluate {options.out}{model}" if is_tested else f"gmlfm recommend {options.out}{model} --user USER"
-    console.print(f"Saved in [bold]{verbatim(options.out)}[/]. Next: {verbatim(command)}", soft_wrap=True)
+    page = f", with curves and settings in {report.name}" if report else ""
+    console.print(f"Saved in [bold]{verbatim(options.out)}[/]{page}. Next: {verbatim(commands[0])}", soft_wrap=True)
