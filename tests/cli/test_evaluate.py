@@ -17,7 +17,7 @@ def test_metrics(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert (result["protocol"], result["refit"]) == ("sampled", "none")
     assert main(["evaluate", run, "--part", "validation"]) == 0
     shown = capsys.readouterr().out
-    assert "full, validation, no refit" in shown
+    assert "validation part (full: each item among all candidates), no refit" in shown
     assert "hr@10" in shown
 
 

@@ -10,7 +10,7 @@ import pytest
 from rich.table import Table
 
 from gmlfm.cli import main
-from gmlfm.cli.output import console_for, print_json, show_rows, verbatim, warnings_as_notes
+from gmlfm.cli.output import console_for, field_names, print_json, show_rows, verbatim, warnings_as_notes
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jx\x9b31m\u202ey"  # sets a window's title, clears the screen, turns writing around
 SHOWN = r"\x1b]0;owned\x07\x1b[2Jx\x9b31m\u202ey"
@@ -123,3 +123,9 @@ def test_no_command_lets_tables_or_arguments_steer_the_terminal(
     assert printed.out + printed.err
     for text in (printed.out, printed.err):
         assert not [character for character in text if character in HOSTILE and not character.isprintable()]
+
+
+def test_ids_are_named_among_fields() -> None:
+    assert field_names(("item",)) == "item id"
+    assert field_names(("item.genre", "user")) == "item.genre x user id"
+    assert field_names(()) == "the same for everything"

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from gmlfm.cli.options import add_command, add_picture, add_run, load_run, shared_options
-from gmlfm.cli.output import console_for, print_json, verbatim
+from gmlfm.cli.output import console_for, field_names, print_json, verbatim
 from gmlfm.cli.pictures import picture_path, signed_bars, write_picture
 from gmlfm.errors import OptionError
 from gmlfm.progress import activity
@@ -51,16 +51,18 @@ def run(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"fields": table.to_dicts(), "pairs": None if pairs is None else pairs.to_dicts()})
         return
-    by_field = Table(title=f"What each field contributes: {metric} on validation", title_justify="left", header_style="bold")
+    console.print(f"[italic]What each field contributes: {metric} on validation[/]")
+    by_field = Table(header_style="bold")
     for heading in ("field", "shuffled", *(["trained without"] if options.retrain else [])):
         by_field.add_column(heading, justify="left" if heading == "field" else "right")
     for part, field, lost, without in table.rows():
         by_field.add_row(verbatim(f"{part}.{field}"), f"{lost:+.4f}", *([f"{without:+.4f}"] if without is not None else []))
     console.print(by_field)
     if pairs is not None:
-        by_pair = Table(title="Which pairs of fields carry the score", title_justify="left", header_style="bold")
+        console.print("[italic]Which pairs of fields carry the score, by how much they move it[/]")
+        by_pair = Table(header_style="bold")
         for heading in ("fields", "spread", "mean"):
             by_pair.add_column(heading, justify="left" if heading == "fields" else "right", overflow="fold")
         for fields, spread, mean in pairs.rows():
-            by_pair.add_row(verbatim(fields), f"{spread:.4f}", f"{mean:+.4f}")
+            by_pair.add_row(verbatim(field_names(fields.split(" x "))), f"{spread:.4f}", f"{mean:+.4f}")
         console.print(by_pair)

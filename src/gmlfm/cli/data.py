@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -72,12 +73,15 @@ def run_list(options: argparse.Namespace) -> None:
     if options.json:
         print_json(rows)
         return
-    table = Table(header_style="bold", caption="gmlfm data get NAME shows the terms before it fetches", caption_justify="left")
-    for heading in ("name", "what it is", "here", "how to get it", "terms"):
-        table.add_column(heading, overflow="fold")
+    caption = "gmlfm data get NAME tells the terms before it fetches, and which files it needs."
+    table = Table(header_style="bold", caption=caption, caption_justify="left")
+    for heading in ("name", "what it is", "here", "how to get it"):
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("name", "here"))
     for row in rows:
         size = f"{row['bytes'] / 1e6:,.1f} MB" if row["here"] else "yes" if row["name"] == "bazaar" else "-"
-        table.add_row(verbatim(row["name"]), row["about"], size, row["how"], "to accept" if row["terms"] else "-")
+        # The names of files are long; `data get` tells them.
+        how = "local files (--from)" if row["how"].startswith("--from") else row["how"]
+        table.add_row(verbatim(row["name"]), row["about"], size, how + (", terms to accept" if row["terms"] else ""))
     console_for().print(table)
 
 
@@ -189,7 +193,16 @@ def run_describe(options: argparse.Namespace) -> None:
     if options.json:
         print_json(summary.to_dict())
     else:
-        show_summary(summary, console_for())
+        console = console_for()
+        show_summary(summary, console)
+        console.print(f"Next: {verbatim(_training_command(options, data.name))}", soft_wrap=True)
+
+
+def _training_command(options: argparse.Namespace, name: str) -> str:
+    root = f" --data-root {shlex.quote(options.data_root)}" if options.data_root else ""
+    split = f" --split {options.split}" if options.split != AUTO else ""
+    split += "".join(f" --split-file {shlex.quote(file)}" for file in options.split_files)
+    return f"gmlfm train {shlex.quote(options.data)}{root}{split} --out {shlex.quote(f'runs/{Path(name).name}')}"
 
 
 def _add_prepare(verbs: Any) -> None:

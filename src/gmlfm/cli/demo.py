@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gmlfm.cli.options import add_command, shared_options
-from gmlfm.cli.output import console_for, print_json, verbatim
+from gmlfm.cli.output import console_for, field_names, print_json, verbatim
 from gmlfm.cli.progress import EpochLines
 from gmlfm.cli.report import Report
 from gmlfm.data.describe import Summary, describe
@@ -117,7 +117,7 @@ def run(options: argparse.Namespace) -> None:
     _show(console, f"Somebody new, {' '.join(NEWCOMER.values())}", for_newcomer)
     with activity("explaining"):
         contrast = model.contrast(buyer, for_buyer["item"][0])
-    why = {" x ".join(fields): value for fields, value in list(contrast.items())[:6]}
+    why = {field_names(fields): value for fields, value in list(contrast.items())[:6]}
     console.print(f"Why the first for {buyer}? More than the catalogue's mean by:")
     for fields, value in why.items():
         console.print(f"  {value:+.3f}  {verbatim(fields)}", highlight=False)

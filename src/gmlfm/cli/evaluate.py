@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gmlfm.evaluation.protocols import Evaluation
     from gmlfm.fitting import FittedRun
 
+_HOW = {"full": "each item among all candidates", "sampled": "each item among 99 others", "paper": "as published"}
 INTERVAL = "normal, over users"
 
 
@@ -62,7 +63,8 @@ def run(options: argparse.Namespace) -> None:
         return
     console = console_for()
     published = fitted.settings.as_published
-    title = f"{fitted.settings.model} on {fitted.data.name}, {evaluation.protocol}, {options.part}, {fitted.refit.label}"
+    how = f"{evaluation.protocol}: {_HOW[evaluation.protocol]}" if evaluation.protocol in _HOW else evaluation.protocol
+    title = f"{fitted.settings.model} on {fitted.data.name}, {options.part} part ({how}), {fitted.refit.label}"
     console.print(verbatim(title) + (", TRAINED AS PUBLISHED" if published else ""), soft_wrap=True, highlight=False)
     console.print(_table(fitted.settings.model, evaluation, baseline, name))
     for message in _notes(evaluation, options.users):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from gmlfm.cli.options import add_command, add_context, add_picture, add_run, context_of, load_run, shared_options
-from gmlfm.cli.output import console_for, note, print_json, verbatim, warnings_as_notes
+from gmlfm.cli.output import console_for, field_names, note, print_json, verbatim, warnings_as_notes
 from gmlfm.cli.pictures import picture_path, signed_bars, write_picture
 from gmlfm.errors import OptionError
 from gmlfm.progress import activity
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
             title = f"{options.item} for {options.user} against {name}: {sum(grouped.values()):+.4f}"
     if picture is not None:
         with activity(f"drawing {picture}"):
-            largest_terms = {_named(fields): value for fields, value in list(grouped.items())[: options.n]}
+            largest_terms = {field_names(fields): value for fields, value in list(grouped.items())[: options.n]}
             write_picture(signed_bars(largest_terms, "what it adds to the score"), title, picture)
     if options.json:
         terms, by_fields = [asdict(term) for term in explanation.terms], _listed(explanation.by_fields())
@@ -89,7 +89,7 @@ def _table(title: str, grouped: Grouped, n: int, width: int) -> Table:
         length = round(half * abs(value) / largest)
         left = " " * half if value >= 0 else " " * (half - length) + f"[red]{'█' * length}[/]"
         right = f"[green]{'█' * length}[/]" if value >= 0 else ""
-        table.add_row(verbatim(_named(fields)), f"{value:+.4f}", f"{left}│{right}")
+        table.add_row(verbatim(field_names(fields)), f"{value:+.4f}", f"{left}│{right}")
     if len(grouped) > n:
         table.add_row(f"[dim]{len(grouped) - n} more[/]", f"{sum(list(grouped.values())[n:]):+.4f}", "")
     return table
@@ -110,13 +110,9 @@ def _differences(explanation: Explanation, grouped: Grouped, other: str | None) 
     texts = []
     for fields, difference in list(grouped.items())[:_STRONGEST]:
         value = own.get(fields, 0.0)
-        texts.append(f"{labels.get(fields, _named(fields))}: {value:+.4f}, {value - difference:+.4f} {name}")
+        texts.append(f"{labels.get(fields, field_names(fields))}: {value:+.4f}, {value - difference:+.4f} {name}")
     return texts
 
 
 def _listed(grouped: Grouped) -> list[dict[str, Any]]:
     return [{"fields": list(fields), "value": value} for fields, value in grouped.items()]
-
-
-def _named(fields: tuple[str, ...]) -> str:
-    return " x ".join(fields) if fields else "the same for everything"

@@ -55,6 +55,14 @@ def _log_shown() -> Iterator[None]:
         log.setLevel(level)
 
 
+class _CommandList(argparse.HelpFormatter):
+    """Every command beside what it does: argparse forgets that commands stand two columns further in."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=26)
+        self._action_max_length = 14
+
+
 class Parser(argparse.ArgumentParser):
     """argparse whose errors are ours: one sentence, exit 2."""
 
@@ -66,6 +74,8 @@ class Parser(argparse.ArgumentParser):
         return parsed, left
 
     def error(self, message: str) -> NoReturn:
+        if message == "the following arguments are required: COMMAND":
+            message = "say what to do: gmlfm COMMAND; gmlfm demo is a good beginning"
         raise GmlfmError(f"{_with_hint(message, self)} (see {self.prog} --help)")
 
     def format_help(self) -> str:
@@ -93,7 +103,7 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="gmlfm",
         description="Recommendation from attributes, with factorization machines that learn their own metric.",
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=26),
+        formatter_class=_CommandList,
         epilog="gmlfm COMMAND --help shows a command's options and examples. Begin with: gmlfm demo",
     )
     parser.add_argument("--version", action="version", version=f"gmlfm {__version__}")

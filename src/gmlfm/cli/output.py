@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -66,6 +66,11 @@ def warnings_as_notes(console: Console) -> Iterator[None]:
 
 def note(console: Console, message: str) -> None:
     console.print(f"[yellow]note[/] {verbatim(message)}", soft_wrap=True)
+
+
+def field_names(fields: Iterable[str]) -> str:
+    """Fields of a term in words: the field `item` holds its id, `user` theirs; none at all is the global term."""
+    return " x ".join({"item": "item id", "user": "user id"}.get(field, field) for field in fields) or "the same for everything"
 
 
 def users_not_known(frame: pl.DataFrame) -> list[str]:

@@ -10,6 +10,7 @@ from rich.table import Table
 from gmlfm.cli.options import add_command, shared_options
 from gmlfm.cli.output import console_for, print_json, verbatim
 
+_MOST = {"default": 10, "range": 22}  # characters, so that meanings have room on a narrow terminal
 _GROUPS = {"model": "Settings of the model", "training": "Settings of the training", "batches": "Settings of the batches"}
 
 
@@ -46,11 +47,13 @@ def run(options: argparse.Namespace) -> None:
         if not members:
             continue
         table = Table(title=title, title_justify="left", header_style="bold")
-        for heading in ("setting", "kind", "default", "range", "meaning", "tuned"):
-            table.add_column(heading, overflow="fold", no_wrap=heading in ("setting", "kind"))
+        for heading in ("setting", "default", "range", "meaning"):
+            table.add_column(heading, overflow="fold", no_wrap=heading == "setting", max_width=_MOST.get(heading))
         for row in members:
             default = "auto" if row["default"] is None else str(row["default"])
-            texts = (row["name"], row["kind"], default, str(row["range"] or ""), row["meaning"])
-            table.add_row(*(verbatim(text) for text in texts), "yes" if row["searched"] else "")
+            name = row["name"] + (" *" if row["searched"] else "")
+            table.add_row(*map(verbatim, (name, default, str(row["range"] or row["kind"]), row["meaning"])))
         console.print(table)
-    console.print("Change one by gmlfm train DATA --out RUN --set KEY=VALUE, or search them by gmlfm tune.")
+    console.print(
+        "Change one by gmlfm train DATA --out RUN --set KEY=VALUE; gmlfm tune searches those with a *.", soft_wrap=True
+    )

@@ -20,7 +20,7 @@ def show_summary(summary: Summary, console: Console) -> None:
     console.print(counts)
     if summary.positives < summary.interactions:
         console.print(f"{summary.positives:,} interactions are positive.")
-    console.print(_fields(summary))
+    console.print(_fields(summary, console.width))
     console.print("[bold]The long tail[/]: items by how often they occur, how many, and their share of all rows")
     most = max((step.items for step in summary.tail), default=0)
     for step in summary.tail:
@@ -32,14 +32,16 @@ def show_summary(summary: Summary, console: Console) -> None:
         console.print(message, soft_wrap=not console.is_terminal)  # a pipe's reader wants one line each
 
 
-def _fields(summary: Summary) -> Table:
+def _fields(summary: Summary, width: int) -> Table:
+    """Examples have the room that is left."""
     table = Table(title="Fields", title_justify="left", header_style="bold")
     table.add_column("of", no_wrap=True)
-    table.add_column("field", overflow="fold", min_width=8)
+    name_width = min(max((len(field.name) for field in summary.fields), default=0), 18)
+    table.add_column("field", overflow="fold", width=max(name_width, 5))
     table.add_column("kind", no_wrap=True)
     table.add_column("values", justify="right", no_wrap=True)
     table.add_column("missing", justify="right", no_wrap=True)
-    table.add_column("such as", overflow="ellipsis", no_wrap=True, max_width=30)
+    table.add_column("such as", overflow="ellipsis", no_wrap=True, max_width=max(12, min(30, width - name_width - 44)))
     for field in summary.fields:
         missing = f"{field.missing:.1%}" if field.missing else "-"
         table.add_row(field.part, verbatim(field.name), field.kind, f"{field.values:,}", missing, verbatim(field.example))
