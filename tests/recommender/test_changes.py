@@ -349,3 +349,15 @@ def test_an_update_of_known_items_alone_adds_none_and_misses_no_column(own_run: 
     assert len(side) == len(own_run.stock.is_available) == 42
     assert side.fields["price"][1] == 99.0
     assert own_run.fitted.extra_items == ()
+
+
+@pytest.mark.parametrize(
+    ("texts", "prices"), [(["13,40", "7"], [13.4, 7.0]), (["13.40", "7"], [13.4, 7.0]), (["0,5", None], [0.5, None])]
+)
+def test_a_file_with_decimal_commas_is_understood(
+    texts: list[str | None], prices: list[float | None], own_run: Recommender
+) -> None:
+    own_run.add_items(NEW.with_columns(price=pl.Series(texts)))
+    assert own_run.fitted.data.items.fields["price"].tail(2).to_list() == prices
+    with pytest.raises(DataError, match="holds '1,000' where a number was expected"):  # a thousand, or one
+        own_run.add_items(NEW.with_columns(price=pl.Series(["1,000", "2,000"]), item=pl.Series(["a", "b"])))

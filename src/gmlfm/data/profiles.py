@@ -116,7 +116,7 @@ def _look(values: pl.Series, present: pl.Series, n_distinct: int) -> _Look:
     unique = n_distinct == len(values)
     if numbers.null_count() == 0:
         return _numeric(words_of(values.name), text, numbers, n_distinct, unique)
-    if bool(text.str.contains(_DECIMAL_COMMA).all()) and not _few_whole(text):
+    if has_decimal_comma(text):
         return _Look("number", "numbers with a decimal comma", decimal_comma=True)
     reason = _date_reason(text)
     if reason:
@@ -125,6 +125,11 @@ def _look(values: pl.Series, present: pl.Series, n_distinct: int) -> _Look:
     if separator:
         return _Look("set", f"several values separated by '{separator}'", separator)
     return _textual(text, n_distinct, len(values))
+
+
+def has_decimal_comma(text: pl.Series) -> bool:
+    """Whether texts are numbers such as 13,40."""
+    return bool(text.str.contains(_DECIMAL_COMMA).all()) and not _few_whole(text)
 
 
 def _numeric(words: set[str], text: pl.Series, numbers: pl.Series, n_distinct: int, unique: bool) -> _Look:

@@ -14,7 +14,8 @@ from gmlfm.data.columns import Origin, as_field, as_ids, as_text
 from gmlfm.data.dataset import Dataset, Side
 from gmlfm.data.encoding import Encoder
 from gmlfm.data.interop import as_frame
-from gmlfm.data.schema import SideSchema
+from gmlfm.data.profiles import has_decimal_comma
+from gmlfm.data.schema import Field, SideSchema
 from gmlfm.errors import DataError, OptionError, did_you_mean
 from gmlfm.fitting import FittedRun
 
@@ -94,12 +95,18 @@ def _given_ids(table: pl.DataFrame, schema: SideSchema) -> pl.Series:
     return ids
 
 
-def _given_column(table: pl.DataFrame, field: Any, side: Side, is_new: npt.NDArray[np.bool_]) -> pl.Series:
+def _given_column(table: pl.DataFrame, field: Field, side: Side, is_new: npt.NDArray[np.bool_]) -> pl.Series:
     if field.name in table.columns:
-        return _finite(as_field(table[field.name], field, _ORIGIN).alias(field.name))
+        return _finite(as_field(table[field.name], field, _ORIGIN, _decimal(table[field.name], field)).alias(field.name))
     if is_new.any():
         warnings.warn(f"the new items have no column '{field.name}'; it counts as missing.", stacklevel=5)
     return pl.Series(field.name, [None], dtype=side.fields[field.name].dtype).new_from_index(0, len(is_new))
+
+
+def _decimal(values: pl.Series, field: Field) -> str | None:
+    """A comma in a text file whose numbers have one, as in the table that the run was trained with, perhaps."""
+    is_text = field.kind == "number" and values.dtype == pl.String
+    return "," if is_text and has_decimal_comma(values.drop_nulls().str.strip_chars()) else None
 
 
 def _finite(values: pl.Series) -> pl.Series:
