@@ -151,11 +151,28 @@ def test_a_question_is_not_drawn_over_until_work_begins(monkeypatch: pytest.Monk
         assert "downloading" in stream.getvalue()
 
 
-def test_streams_that_are_no_terminal_are_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    display, _ = terminal_display(FakeClock())
-    stdout = sys.stdout
+def test_results_in_a_pipe_end_the_drawing_and_lines_of_work_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, pipe = FakeClock(), io.StringIO()
+    display, stream = terminal_display(clock, "working")
+    display.interval = 3600.0  # type: ignore[misc]
+    monkeypatch.setattr(sys, "stdout", pipe)
     with display:
-        assert sys.stdout is stdout
+        training = display.begin("training")
+        clock.passes(1)
+        display.tick()
+        print("epoch 1")
+        drawn = len(stream.getvalue())
+        clock.passes(1)
+        display.tick()
+        assert "training, 2 s" in stream.getvalue()[drawn:]
+        display.end(training)
+        print("a table for less")
+        drawn = len(stream.getvalue())
+        clock.passes(60)
+        display.tick()
+        assert stream.getvalue()[drawn:] == ""  # the reader may show it on this very terminal
+    assert pipe.getvalue() == "epoch 1\na table for less\n"
+    assert sys.stdout is pipe
 
 
 def test_the_thread_draws_and_ends_with_the_display() -> None:

@@ -193,12 +193,10 @@ def run_describe(options: argparse.Namespace) -> None:
     if options.json:
         print_json(summary.to_dict())
     else:
-        console = console_for()
-        show_summary(summary, console)
-        console.print(f"Next: {verbatim(_training_command(options, data.name))}", soft_wrap=True)
+        show_summary(summary, console_for(), training_command(options, data.name))
 
 
-def _training_command(options: argparse.Namespace, name: str) -> str:
+def training_command(options: argparse.Namespace, name: str) -> str:
     root = f" --data-root {shlex.quote(options.data_root)}" if options.data_root else ""
     split = f" --split {options.split}" if options.split != AUTO else ""
     split += "".join(f" --split-file {shlex.quote(file)}" for file in options.split_files)

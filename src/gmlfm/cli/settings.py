@@ -18,8 +18,8 @@ def add_to(commands: Any) -> None:
     parser = add_command(
         commands,
         "settings",
-        "every setting: kind, default, range and meaning",
-        "The settings that gmlfm train --set KEY=VALUE takes, with their kind, default, range and meaning, and whether gmlfm "
+        "every setting: default, range and meaning",
+        "The settings that gmlfm train --set KEY=VALUE takes, with their default, range and meaning, and a star if gmlfm "
         "tune searches them. With MODEL, those of that model and its defaults.",
         [
             "gmlfm settings",

@@ -11,7 +11,7 @@ from gmlfm.data.describe import Summary, TailStep
 _BAR = 36
 
 
-def show_summary(summary: Summary, console: Console) -> None:
+def show_summary(summary: Summary, console: Console, next_command: str = "") -> None:
     counts = Table(title=f"{verbatim(summary.name)}  [dim]{summary.hash}[/]", title_justify="left", header_style="bold")
     for heading in ("users", "items", "attributes", "interactions", "sparsity", "catalogue"):
         counts.add_column(heading, justify="right")
@@ -30,6 +30,8 @@ def show_summary(summary: Summary, console: Console) -> None:
     messages += [f"[yellow]warning[/] {verbatim(warning)}" for warning in summary.warnings]
     for message in messages:
         console.print(message, soft_wrap=not console.is_terminal)  # a pipe's reader wants one line each
+    if next_command:
+        console.print(f"Next: {verbatim(next_command)}", soft_wrap=True)
 
 
 def _fields(summary: Summary, width: int) -> Table:

@@ -142,9 +142,9 @@ class TerminalDisplay(Display):
     def __enter__(self) -> Display:
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
-            if stream is not None and stream.isatty():
+            if stream is not None:
                 self._guarded[name] = stream
-                setattr(sys, name, _Above(self, stream))
+                setattr(sys, name, _Above(self, stream, stream.isatty()))
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
@@ -180,10 +180,12 @@ class TerminalDisplay(Display):
             self._live = None
         self._quiet_since = self.clock()
 
-    def make_way(self, text: str) -> None:
-        """For text that is about to be written above."""
-        self.clear()
-        self._holds_still = not text.endswith("\n")
+    def make_way(self, text: str, is_terminal: bool) -> None:
+        """For text that is about to be written: above the lines, or into a pipe, whose reader may use this terminal as `less`
+        does: results are on their way then, unless something is under way."""
+        if is_terminal or not self.activities:
+            self.clear()
+            self._holds_still = not (is_terminal and text.endswith("\n"))
 
     def _lines(self, now: float) -> RenderableType:
         from rich.console import Group
@@ -210,14 +212,14 @@ class TerminalDisplay(Display):
 
 
 class _Above:
-    """A terminal's stream that takes the display's lines away before it writes; they come back a moment later."""
+    """A stream before whose writes the display makes way; its lines come back a moment later."""
 
-    def __init__(self, display: TerminalDisplay, stream: TextIO) -> None:
-        self._display, self._stream = display, stream
+    def __init__(self, display: TerminalDisplay, stream: TextIO, is_terminal: bool) -> None:
+        self._display, self._stream, self._is_terminal = display, stream, is_terminal
 
     def write(self, text: str) -> int:
         with self._display.lock:
-            self._display.make_way(text)
+            self._display.make_way(text, self._is_terminal)
             return self._stream.write(text)
 
     def __getattr__(self, name: str) -> Any:
