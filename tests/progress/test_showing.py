@@ -3,6 +3,7 @@ from __future__ import annotations
 import inspect
 import io
 import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,6 +69,16 @@ def test_auto_shows_where_somebody_looks_on(
     with shown(progress):
         assert (current_watcher() is not None) is is_shown
     assert current_watcher() is None
+
+
+def test_other_threads_do_not_draw_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_terminal(monkeypatch)
+    seen: list[bool] = []
+    thread = threading.Thread(target=lambda: seen.append(is_interactive()))
+    thread.start()
+    thread.join()
+    assert seen == [False]
+    assert is_interactive()
 
 
 @pytest.mark.parametrize("progress", [None, True])

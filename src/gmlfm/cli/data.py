@@ -164,7 +164,9 @@ def _agree(options: argparse.Namespace, root: Path) -> None:
     if not options.accept_terms:
         if not sys.stdin.isatty():
             raise DataError(f"the terms of '{options.name}' must be accepted first: read them above and add --accept-terms.")
-        if input("Accept these terms? [y/N] ").strip().lower() not in ("y", "yes"):
+        # Printed, not asked by input, which would write past the display and be drawn over by it.
+        print("Accept these terms? [y/N] ", end="", file=sys.stderr, flush=True)
+        if input().strip().lower() not in ("y", "yes"):
             raise DataError("the terms were not accepted; nothing was fetched.")
     accept_terms(options.name, root)
 

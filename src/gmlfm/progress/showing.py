@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -58,7 +59,8 @@ def display(background: str = "") -> Display:
 
 
 def is_interactive() -> bool:
-    return _is_terminal() or in_notebook()
+    """Whether somebody looks on. The main thread alone draws: two displays would draw over each other."""
+    return threading.current_thread() is threading.main_thread() and (_is_terminal() or in_notebook())
 
 
 def in_notebook() -> bool:
