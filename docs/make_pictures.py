@@ -10,7 +10,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from gmlfm.cli.data import training_command
 from gmlfm.cli.init import show
+from gmlfm.cli.main import build_parser
 from gmlfm.cli.summary import show_summary
 from gmlfm.data.describe import describe
 from gmlfm.data.sources import load_dataset
@@ -32,8 +34,9 @@ def main() -> None:
         shop = Path(shutil.copytree(ROOT / "examples" / "shop", Path(temporary) / "shop"))
         inspected = inspect_files([shop / name for name in SHOP], shop)
         draw("init.svg", f"gmlfm init {' '.join(SHOP)}", lambda console: show(inspected, console))
-    summary = describe(load_dataset("bazaar"))
-    draw("describe.svg", "gmlfm data describe bazaar", lambda console: show_summary(summary, console))
+    data, options = load_dataset("bazaar"), build_parser().parse_args(["data", "describe", "bazaar"])
+    summary, command = describe(data), training_command(options, data.name)
+    draw("describe.svg", "gmlfm data describe bazaar", lambda console: show_summary(summary, console, command))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from gmlfm.training.settings import settings_table
 
 HEAD = """# Settings
 
-Every setting with its kind, default, range and meaning, as declared in the code: `gmlfm settings [MODEL]` prints the same,
+Every setting with its kind, default, range and meaning, as declared in the code: `gmlfm settings [MODEL]` prints them,
 `--set NAME=VALUE` and keywords of `Recommender` set them. This page is written by `python docs/make_settings.py`; a test holds
 it to the code.
 """

@@ -1,34 +1,44 @@
 """GML-FM in scikit-learn's manners: a factorization machine takes any vector, dense or sparse, with real values.
 
-    GMLFMRegressor(k=16).fit(X, y).predict(X)
+    GMLFMRegressor().fit(X, y).predict(X)
 
+Columns and target are brought to one scale inside, and training stops when rows that are held out say so.
 Needs scikit-learn: pip install gmlfm[sklearn].
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from gmlfm.data.attributes import PADDING
+from gmlfm.errors import OptionError
 from gmlfm.forking import refuse_after_fork
+from gmlfm.models.base import Model
 from gmlfm.models.gmlfm import GMLFM
 from gmlfm.models.gradient import Attributes
 from gmlfm.models.settings import convert_all, declared_settings
 from gmlfm.training.options import TrainingOptions
 from gmlfm.training.row_trainer import RowTrainer
 from gmlfm.training.sampling.groups import Batch
-from gmlfm.training.trainer import DivergedError, NullObserver
+from gmlfm.training.trainer import NullObserver
 
 Floats = npt.NDArray[np.float32]
+Rows = npt.NDArray[np.int64]
+_STEPS_PER_EPOCH, _SMALLEST_BATCH, _LARGEST_BATCH = 20, 16, 256  # of batch_size auto
+_ENOUGH_HELD_OUT, _MOST_HELD_OUT = 20, 0.25  # rows, and share of a small table, by which to stop
+_LARGEST_X = 10.0  # spreads from the centre
+_V_SCALE = 0.01  # small: the linear terms, which start at 0, are learned before the pairs
 
 
 class _Vectors:
@@ -63,44 +73,112 @@ class _Vectors:
         """A matrix has no ids that could be hidden."""
 
 
-class _Machine:
-    """A trained GML-FM over the columns of a matrix."""
+class _Columns:
+    """Brings columns to one scale, so that one in the thousands does not drown one in hundredths.
 
-    def __init__(self, matrix: sparse.csr_matrix, targets: Floats, loss: str, options: dict[str, Any], seed: int) -> None:
-        # One scale a column, so that a column in the thousands does not drown a column in hundredths; zeros stay zeros.
-        largest = abs(matrix).max(axis=0).toarray().ravel()
-        self.scale = np.where(largest > 0, largest, 1.0)
+    A column with numbers in more than half of its rows is standardised. Others are sparse, or tell that something is there, and
+    are divided by the root of the mean square of what is not zero: zeros stay zeros.
+    """
+
+    def __init__(self, matrix: sparse.csr_matrix) -> None:
+        n_rows, counts = matrix.shape[0], np.diff(sparse.csc_matrix(matrix).indptr)
+        sums, squares = (np.asarray(power.sum(axis=0)).ravel() for power in (matrix, matrix.multiply(matrix)))
+        tells_presence = squares * counts - sums**2 <= 1e-12 * squares * counts  # what is not zero is one number
+        self.is_number = (counts > n_rows / 2) & ~tells_presence
+        self.centre = np.where(self.is_number, sums / n_rows, 0.0)
+        mean_squares = squares / np.where(self.is_number, n_rows, np.maximum(counts, 1))
+        spread = np.sqrt(np.maximum(mean_squares - self.centre**2, 0.0))
+        self.spread = np.where(spread > 1e-12 * np.maximum(1.0, np.abs(self.centre)), spread, 1.0)
+
+    def __call__(self, matrix: sparse.csr_matrix) -> sparse.csr_matrix:
+        numbers, places = self.is_number, np.flatnonzero(self.is_number)
+        x = (matrix[:, numbers].toarray() - self.centre[numbers]) / self.spread[numbers]
+        into_place = sparse.csr_matrix((np.ones(len(places)), (np.arange(len(places)), places)), (len(places), matrix.shape[1]))
+        others = matrix @ sparse.diags(np.where(numbers, 0.0, 1.0 / self.spread))
+        return sparse.csr_matrix(others + sparse.csr_matrix(np.clip(x, -_LARGEST_X, _LARGEST_X)) @ into_place)
+
+
+class _Trainer(RowTrainer):
+    """The start is known of one small batch, which may well do worse while the others do better."""
+
+    most_above_start = 4.0
+
+
+class _Machine:
+    """A trained GML-FM over the columns of a matrix.
+
+    held_out: a matrix and its targets, by which to stop; without them all epochs are trained.
+    """
+
+    def __init__(
+        self,
+        matrix: sparse.csr_matrix,
+        targets: Floats,
+        held_out: tuple[sparse.csr_matrix, Floats] | None,
+        loss: str,
+        options: Mapping[str, Any],
+        seed: int,
+    ) -> None:
+        self.columns = _Columns(matrix)
         torch.manual_seed(seed)
-        model = GMLFM(options["k"], layers=options["layers"], unit=True, start="orthogonal", h_start="half", v_scale=0.1)
-        given = {name: options[name] for name in ("lr", "epochs", "weight_decay")}
+        model = GMLFM(options["k"], layers=options["layers"], unit=True, start="orthogonal", h_start="half", v_scale=_V_SCALE)
+        given = {name: options[name] for name in ("lr", "epochs", "weight_decay")} | {"patience": options["n_iter_no_change"]}
         training = TrainingOptions(**convert_all(declared_settings(TrainingOptions), given), loss=loss, seed=seed % 100_000)
-        batches = _Vectors(self._scaled(matrix), targets, options["batch_size"], seed)
-        trainer = RowTrainer(model, matrix.shape[1] + 1, training, batches)
-        trainer.fit(None, "", NullObserver())
-        if trainer.diverged:
-            raise DivergedError(trainer.diverged)
-        self.model, self.table = trainer.model.eval(), trainer.table
+        batches = _Vectors(self.columns(matrix), targets, _batch_size(options["batch_size"], len(targets)), seed)
+        trainer = _Trainer(model, matrix.shape[1] + 1, training, batches)
+        self.model, self.table = trainer.model, trainer.table
+        trainer.fit(None if held_out is None else _HeldOutLoss(self, *held_out, loss, options["tol"]), "-loss", NullObserver())
+        if trainer.diverged and held_out is None:  # otherwise the rows held out chose an epoch before
+            warnings.warn(trainer.diverged, ConvergenceWarning, stacklevel=4)
+        self.model, self.table, self.n_epochs = trainer.model.eval(), trainer.table, trainer.epoch
 
     def scores(self, matrix: sparse.csr_matrix) -> npt.NDArray[np.float64]:
-        ids, x = _padded(self._scaled(matrix))
+        return self.scores_of(*_padded(self.columns(matrix)))
+
+    def scores_of(self, ids: npt.NDArray[np.int32], x: Floats) -> npt.NDArray[np.float64]:
         with torch.no_grad():
             attributes = Attributes(torch.from_numpy(ids.astype(np.int64)), torch.from_numpy(x))
             scores: npt.NDArray[np.float64] = self.model(self.table, attributes).double().numpy()
         return scores
 
-    def _scaled(self, matrix: sparse.csr_matrix) -> sparse.csr_matrix:
-        return sparse.csr_matrix(matrix @ sparse.diags(1.0 / self.scale))
+
+class _HeldOutLoss:
+    """What an epoch is judged by; a gain below `tol` is none."""
+
+    def __init__(self, machine: _Machine, matrix: sparse.csr_matrix, targets: Floats, loss: str, tol: float) -> None:
+        self._machine, self._rows, self._targets = machine, _padded(machine.columns(matrix)), targets
+        self._is_squared, self._tol, self._best = loss == "squared", tol, np.inf
+
+    def __call__(self, model: Model) -> dict[str, float]:
+        scores = self._machine.scores_of(*self._rows)
+        losses = (scores - self._targets) ** 2 if self._is_squared else np.logaddexp(0.0, -scores * self._targets)
+        loss = float(losses.mean())
+        if loss > self._best - self._tol:
+            return {"loss": max(loss, self._best)}
+        self._best = loss
+        return {"loss": loss}
 
 
 class _Estimator(BaseEstimator):  # type: ignore[misc]
+    """k: factors of each column; layers: of the learned metric; epochs: the most there may be; batch_size: auto is a twentieth
+    of the rows, 16 to 256; weight_decay: decoupled, of the rows of a step.
+
+    early_stopping: train without `validation_fraction` of the rows (20 of a small table, a quarter at most) until their loss
+    has not fallen by `tol` for `n_iter_no_change` epochs, and keep the best epoch. n_iter_: the epochs that were trained.
+    """
+
     def __init__(
         self,
         k: int = 16,
         layers: int = 1,
         lr: float = 0.02,
-        epochs: int = 100,
-        batch_size: int = 256,
-        weight_decay: float = 0.0,
+        epochs: int = 200,
+        batch_size: int | Literal["auto"] = "auto",
+        weight_decay: float = 0.3,
+        early_stopping: bool = True,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        tol: float = 1e-4,
         random_state: Any = None,
     ) -> None:
         self.k = k
@@ -109,6 +187,10 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         self.epochs = epochs
         self.batch_size = batch_size
         self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -119,9 +201,27 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
     def _machine(self, matrix: Any, targets: Any, loss: str) -> _Machine:
         refuse_after_fork()
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        return _Machine(
-            sparse.csr_matrix(matrix, dtype=np.float64), np.asarray(targets, np.float32), loss, self.get_params(), seed
-        )
+        rows, values = sparse.csr_matrix(matrix, dtype=np.float64), np.asarray(targets, np.float32)
+        train, held_out = self._held_out(values, seed, by_class=loss == "logistic")
+        stopped_by = (rows[held_out], values[held_out]) if len(held_out) else None
+        return _Machine(rows[train], values[train], stopped_by, loss, self.get_params(), seed)
+
+    def _held_out(self, targets: Floats, seed: int, *, by_class: bool) -> tuple[Rows, Rows]:
+        """The rows to train on, and those that tell when to stop, with classes in the same shares."""
+        fraction, n = self.validation_fraction, len(targets)
+        if not 0 < fraction < 1:
+            raise OptionError(f"validation_fraction is {fraction}; expected a number above 0 and below 1.")
+        if self.tol < 0:
+            raise OptionError(f"tol is {self.tol}; expected 0 or more.")
+        n_held_out = max(round(fraction * n), min(int(_MOST_HELD_OUT * n), _ENOUGH_HELD_OUT))
+        if not self.early_stopping or n_held_out < 2:
+            return np.arange(n), np.arange(0)
+        order = np.random.default_rng([seed, 21]).permutation(n)
+        if by_class:
+            order = order[np.argsort(targets[order], kind="stable")]
+        is_held_out = np.zeros(n, bool)
+        is_held_out[order[np.linspace(0, n - 1, n_held_out).round().astype(np.int64)]] = True
+        return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
     def _matrix(self, X: Any) -> sparse.csr_matrix:
         check_is_fitted(self)
@@ -136,7 +236,7 @@ class GMLFMRegressor(RegressorMixin, _Estimator):  # type: ignore[misc]
         spread = float(np.std(targets))
         self.mean_, self.spread_ = float(np.mean(targets)), spread if spread > 0 else 1.0
         self.machine_ = self._machine(checked, (targets - self.mean_) / self.spread_, "squared")
-        self.n_iter_ = self.epochs
+        self.n_iter_ = self.machine_.n_epochs
         return self
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
@@ -155,7 +255,7 @@ class GMLFMClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
             raise ValueError(f"GMLFMClassifier needs two classes or more; the data have one class, {self.classes_[0]!r}.")
         class_codes = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         self.machines_ = [self._machine(checked, np.where(codes == code, 1.0, -1.0), "logistic") for code in class_codes]
-        self.n_iter_ = self.epochs
+        self.n_iter_ = max(machine.n_epochs for machine in self.machines_)
         return self
 
     def decision_function(self, X: Any) -> npt.NDArray[np.float64]:
@@ -175,6 +275,14 @@ class GMLFMClassifier(ClassifierMixin, _Estimator):  # type: ignore[misc]
             return np.column_stack([1.0 - chances, chances])
         shares: npt.NDArray[np.float64] = chances / np.maximum(chances.sum(axis=1, keepdims=True), 1e-12)
         return shares
+
+
+def _batch_size(given: int | str, n_rows: int) -> int:
+    if given == "auto":
+        return min(max(n_rows // _STEPS_PER_EPOCH, _SMALLEST_BATCH), _LARGEST_BATCH)
+    if not isinstance(given, int | np.integer) or isinstance(given, bool) or given < 1:
+        raise OptionError(f"batch_size is {given!r}; expected 'auto', or a whole number of 1 or more.")
+    return int(given)
 
 
 def _padded(matrix: sparse.csr_matrix) -> tuple[npt.NDArray[np.int32], Floats]:

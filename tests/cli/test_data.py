@@ -106,3 +106,19 @@ def test_a_description_from_an_editor_that_marks_utf_8(shop: Path) -> None:
     toml = '[interactions]\npath = "orders.csv"\nuser = "customer"\nitem = "product"\n'
     (shop / "dataset.toml").write_text("\ufeff" + toml, encoding="utf-8")
     assert main(["data", "describe", str(shop)]) == 0
+
+
+def test_a_description_ends_in_the_next_command(market: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "describe", market, "--split", "random"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"Next: gmlfm train {market} --split random --out runs/bazaar-120-1200-0"
+
+
+def test_the_list_is_readable_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["data", "list"]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert len(shown.splitlines()) < 40
+    assert main(["data", "list", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
+    assert "reviews_Automotive_5.json.gz" in rows["amazon-auto"]["how"]

@@ -17,7 +17,7 @@ def test_metrics(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert (result["protocol"], result["refit"]) == ("sampled", "none")
     assert main(["evaluate", run, "--part", "validation"]) == 0
     shown = capsys.readouterr().out
-    assert "full, validation, no refit" in shown
+    assert "validation part (full: each item among all candidates), no refit" in shown
     assert "hr@10" in shown
 
 
@@ -83,7 +83,7 @@ def test_nothing_is_evaluated_where_everything_was_learned(
     assert main(["train", market, "--out", out, "--model", "popularity", "--threads", "1", *arguments]) == 0
     shown = capsys.readouterr().out
     assert "gmlfm evaluate" not in shown
-    assert f"Next: gmlfm recommend {out} --user USER" in shown.replace("\n", "")
+    assert f"Next: gmlfm recommend {out} --user b" in shown.replace("\n", "")
     assert main(["evaluate", out]) == 2
     printed = capsys.readouterr().err
     assert message in printed

@@ -30,7 +30,7 @@ def test_terms_sum_to_the_score(run: str, tmp_path: Path, capsys: pytest.Capture
     assert main([*command, "--against", second["item"], "--picture", str(tmp_path / "why.svg")]) == 0
     shown = capsys.readouterr().out
     assert "against" in shown
-    assert "weight" in shown
+    assert "weight" not in shown  # those of the score itself, which is not what the title announces
     ElementTree.fromstring((tmp_path / "why.svg").read_text())
     assert main([*command, "--against", "mean"]) == 0
     assert "the catalogue's mean" in capsys.readouterr().out
@@ -60,3 +60,52 @@ def test_a_user_of_whom_nothing_is_known(run: str, capsys: pytest.CaptureFixture
     item = Recommender.load(run).fitted.data.items.ids[0]
     assert main(["explain", run, "--user", "nobody", "--item", item]) == 0
     assert "nothing is known of this user" in capsys.readouterr().out
+
+
+def test_what_stands_below_is_what_the_title_announces(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    recommender = Recommender.load(run)
+    best, second = recommender.recommend(["b0000003"], 2)["item"].to_list()
+    command = ["explain", run, "--user", "b0000003", "--item", best, "-n", "2"]
+    capsys.readouterr()
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    strongest = max(
+        (term for term in recommender.explain("b0000003", best).terms if term.kind == "pair"), key=lambda term: abs(term.value)
+    )
+    assert f"{' x '.join(strongest.attributes)}: {strongest.value:+.4f} (weight" in shown
+    own, other = (recommender.explain("b0000003", item).by_fields() for item in (best, second))
+    for against, name in ((second, f"of {second}"), ("mean", "in the mean")):
+        assert main([*command, "--against", against]) == 0
+        shown = capsys.readouterr().out
+        contrast = recommender.contrast("b0000003", best, None if against == "mean" else against)
+        fields, difference = next(iter(contrast.items()))
+        label = recommender.explain("b0000003", best).labels()[fields]
+        assert f"{label}: {own[fields]:+.4f}, {own[fields] - difference:+.4f} {name}" in shown
+        if against == second:
+            assert own[fields] - difference == pytest.approx(other[fields])
+
+
+def test_a_narrow_terminal_has_room_for_the_fields(
+    run: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    item = Recommender.load(run).recommend(["b0000003"], 1)["item"][0]
+    capsys.readouterr()
+    assert main(["explain", run, "--user", "b0000003", "--item", item]) == 0
+    table = [row for row in capsys.readouterr().out.splitlines() if row.startswith("│")]
+    assert len(table) == 12 + 1  # a row for each, none of two lines
+    assert max(map(len, table)) <= 80
+
+
+@pytest.mark.parametrize(("ending", "start"), [(".svg", b"<svg"), (".png", b"\x89PNG"), (".PDF", b"%PDF")])
+def test_a_picture_is_written_as_its_name_ends(ending: str, start: bytes, run: str, tmp_path: Path) -> None:
+    item = Recommender.load(run).fitted.data.items.ids[0]
+    picture = tmp_path / f"why{ending}"
+    assert main(["explain", run, "--user", "b0000003", "--item", item, "--picture", str(picture)]) == 0
+    assert picture.read_bytes().startswith(start)
+
+
+def test_another_ending_is_refused_before_anything_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["explain", "nowhere", "--user", "u", "--item", "i"], ["attributes", "nowhere"]):
+        assert main([*command, "--picture", str(tmp_path / "why.jpg")]) == 2
+        assert "ends in '.jpg'; expected .svg, .png, .pdf." in capsys.readouterr().err

@@ -3,6 +3,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -41,8 +42,7 @@ def test_every_command_has_examples_that_parse() -> None:
     for parser in parsers.values():
         for row in (parser.epilog or "").splitlines():
             if row.startswith("  gmlfm "):
-                words = row.replace("\"genre = 'Concert'\"", "condition").split()[1:]
-                build_parser().parse_args(words)
+                build_parser().parse_args(shlex.split(row)[1:])
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_every_command_has_examples_that_parse() -> None:
         (["data", "describe", "x", "--split", "randm"], "unknown 'randm'; did you mean 'random'?"),
         (["data", "describe"], "the following arguments are required: DATA"),
         (["init", "gone.csv"], "gone.csv does not exist"),
-        ([], "the following arguments are required: COMMAND"),
+        ([], "say what to do: gmlfm COMMAND; gmlfm demo is a good beginning (see gmlfm --help)"),
         (["data", "describe", "a", "b"], "'b' is one argument too many"),
         (["data", "describe", "x" * 300], "too long"),
     ],
@@ -113,3 +113,12 @@ def test_modules_of_the_current_folder_are_importable_for_module_and_class(monke
     assert "" not in sys.path
     assert main(["evaluate", "nowhere", "--model", "my_module:MyModel"]) != 0
     assert sys.path[0] == ""
+
+
+def test_every_command_of_the_help_has_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    rows = [row.split() for row in capsys.readouterr().out.splitlines()]
+    for verb in VERBS:
+        assert any(row[:1] == [verb] and len(row) > 1 for row in rows), verb

@@ -35,3 +35,13 @@ def test_an_unknown_name_is_one_sentence(more: list[str], capsys: pytest.Capture
     printed = capsys.readouterr()
     assert "model is 'gml-fn'; did you mean 'gml-fm'?" in printed.err
     assert printed.err.count("\n") == 1
+
+
+def test_the_list_is_readable_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["models"]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert len(shown.splitlines()) < 50  # more, and what a model is stands in a column of a few letters
+    assert "translation-based" in shown  # no word is cut
+    assert "shrunk cosine (topn alone)" in shown

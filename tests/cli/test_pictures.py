@@ -23,7 +23,10 @@ DRAWINGS: dict[str, tuple[Callable[[], Figure], list[str]]] = {
         lambda: pictures.grouped_bars({"1 sale": {"of items": 0.7, "of rows": 0.3}, "2+": {"of items": 0.3, "of rows": 0.7}}),
         ["1 sale", "2+", "of items", "of rows", "70.0%"],
     ),
-    "intervals": (lambda: pictures.intervals({"fm": (0.1, 0.2, 0.3), "mf": (0.2, 0.2, 0.2)}), ["fm", "mf", "0.2000"]),
+    "intervals": (
+        lambda: pictures.intervals({"fm": (0.1, 0.2, 0.3), "mf": (0.2, 0.2, 0.2)}, "NDCG@10"),
+        ["fm", "mf", "0.2000", "NDCG@10", "0.15", "0.25"],  # a dot's figure, the axis, its ticks
+    ),
     "a single value": (lambda: pictures.intervals({"fm": (0.0, 0.0, 0.0)}), ["fm", "0.0000"]),
     "signed bars": (
         lambda: pictures.signed_bars({"a x b": 0.5, "<c> & $d": -0.25}),

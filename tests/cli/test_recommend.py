@@ -112,7 +112,12 @@ def test_parts_of_other_options_are_not_taken_over(run: str, tmp_path: Path) -> 
         (["--all"], "--all needs --out FILE.parquet"),
         (["--attributes", "age"], "--attributes takes K=V"),
         (["--user", "a", "--out", "x.parquet"], "--out goes with --all"),
-        (["--user", "a", "--history", "i"], "--history goes with --attributes"),
+        (["--user", "a", "--history", "i"], "say for whom, in one way"),
+        (["--user", "a", "--attribute", "age=20-29"], "say for whom, in one way"),
+        (["--attribute", "age"], "--attribute takes K=V, such as \"city=Washington, D.C.\"; got 'age'"),
+        (["--attribute", "age=1", "--attribute", "age=2"], "the attribute 'age' is given twice; give each once"),
+        (["--attributes", "age=1", "--attribute", "age=2"], "the attribute 'age' is given twice"),
+        (["--history", "i", "--seen"], "--seen goes with"),
         (["--attributes", "age=20-29", "--seen"], "--seen goes with"),
         (["--attributes", "age=20-29", "--candidates", "catalogue"], "--candidates goes with"),
         ([*USER, "--at-most", "genre"], "--at-most takes K=V"),
@@ -136,3 +141,31 @@ def test_a_table_without_items_is_refused(run: str, tmp_path: Path, capsys: pyte
     capsys.readouterr()
     assert main(["recommend", run, *USER, "--available", str(tmp_path / "stock.csv")]) == 2
     assert "has the columns thing, price; expected 'item'" in capsys.readouterr().err
+
+
+def test_a_value_with_commas_has_an_option_of_its_own(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    by_list = _rows([run, "--attributes", "age=20-29,region=Osaka", "-n", "3"], capsys)
+    for more in (
+        ["--attribute", "region=Osaka", "--attribute", "age=20-29"],
+        ["--attributes", "age=20-29", "--attribute", "region=Osaka"],
+    ):
+        assert _rows([run, *more, "-n", "3"], capsys) == by_list
+    assert main(["recommend", run, "--attribute", "region=Washington, D.C.", "-n", "1"]) == 0
+    assert "user.region = 'Washington, D.C.' was never met in training" in capsys.readouterr().out
+
+
+def test_a_history_alone_is_enough(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    recommender = Recommender.load(run)
+    history = recommender.fitted.data.items.ids[0]
+    rows = _rows([run, "--history", history, "-n", "3"], capsys)
+    assert [row["item"] for row in rows] == recommender.recommend_for(history=[history], n=3)["item"].to_list()
+    assert main(["recommend", run, "--history", history, "-n", "3"]) == 0
+    assert "user" not in capsys.readouterr().out  # there is none to name
+
+
+def test_an_unknown_context_is_noted(context_run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in (["recommend"], ["predict", "--item", "p3"], ["explain", "--item", "p3"]):
+        capsys.readouterr()
+        command = [verb[0], context_run, "--user", "1", *verb[1:], "--context", "daytime=noon"]
+        assert main(command) == 0
+        assert "note context.daytime = 'noon' was never met in training; it counts as unknown." in capsys.readouterr().out

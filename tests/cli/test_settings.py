@@ -13,7 +13,7 @@ KEYS = {"name", "kind", "default", "range", "meaning", "searched", "of"}
 def test_what_all_models_share(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["settings"]) == 0
     shown = capsys.readouterr().out
-    for text in ("Settings of the training", "Settings of the batches", "cold_start_rate", "above 0", "auto", "yes"):
+    for text in ("Settings of the training", "Settings of the batches", "cold_start_rate", "above 0", "auto", "lr *"):
         assert text in shown
     assert "Settings of the model" not in shown
     assert main(["settings", "--json"]) == 0
@@ -41,3 +41,12 @@ def test_an_unknown_model_is_one_sentence(capsys: pytest.CaptureFixture[str]) ->
     printed = capsys.readouterr().err
     assert "did you mean 'gml-fm'" in printed
     assert printed.count("\n") == 1
+
+
+def test_meanings_have_room_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["settings", "gml-fm"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert all(len(row) <= 80 for row in shown if row.startswith("│"))
+    meanings = [row.split("│")[-2] for row in shown if row.startswith("│")]
+    assert all(len(meaning) >= 24 for meaning in meanings)

@@ -47,13 +47,13 @@ def test_a_run_folder_is_written(market: str, tmp_path: Path, capsys: pytest.Cap
     assert f"{out} holds a finished run; choose a new folder, or replace it with --force." in capsys.readouterr().err
     assert main(["train", market, "--out", out, *QUICK, "--seed", "1", "--force"]) == 0
     shown = capsys.readouterr().out
-    assert "Best epoch 1: validation hr@10" in shown
+    assert "Best epoch 1: validation (sampled) hr@10" in shown
     assert "(no refit)" in shown
-    assert f"Next: gmlfm evaluate {out}" in shown
+    assert f"Saved in {out}, with curves and settings in report.html. Next: gmlfm evaluate {out}" in shown
 
 
 @pytest.mark.parametrize(
-    ("more", "shown"), [([], "Validation hr@10 0."), (["--preset", "paper"], "TEST, as published, hr@10 0.")]
+    ("more", "shown"), [([], "Validation (sampled) hr@10 0."), (["--preset", "paper"], "TEST, as published, hr@10 0.")]
 )
 def test_a_model_fitted_at_once_shows_its_validation_too(
     more: list[str], shown: str, market: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -97,8 +97,8 @@ def test_the_commands_from_training_to_recommendations(market: str, tmp_path: Pa
 @pytest.mark.parametrize(
     ("module", "function", "text", "count"),
     [
-        ("gmlfm.cli.train:TrainingBar", "on_step", "", 1),  # before the first checkpoint
-        ("gmlfm.cli.train:TrainingBar", "on_step", "", 3),  # in the middle of an epoch
+        ("gmlfm.cli.train:EpochLines", "on_step", "", 1),  # before the first checkpoint
+        ("gmlfm.cli.train:EpochLines", "on_step", "", 3),  # in the middle of an epoch
         ("gmlfm.fitting.plan", "save_checkpoint", "", 3),  # the curve has an epoch more than the checkpoints
         ("os", "replace", "epoch-00002.json", 1),  # weights without their checksum
         ("gmlfm.runs.run_folder", "save_run", "", 1),  # after the last epoch

@@ -250,3 +250,21 @@ def test_every_id_has_a_row_where_that_is_asked() -> None:
         sizes = [next(code.n_values for code in encoder.part(part) if code.kind == "id") for encoder in (some, every)]  # type: ignore[arg-type]
         assert sizes == [1, len(side)]
     assert len(np.unique(every.encode(data).item.ids[:, 0])) == 3
+
+
+def test_numbers_are_decoded_from_x() -> None:
+    data = Dataset.from_tables(
+        pl.DataFrame({"user": ["a", "b", "a"], "item": ["x", "y", "z"], "time": [1, 2, 3]}),
+        items=pl.DataFrame({"item": ["x", "y", "z"], "price": [12.5, None, 40.0], "colour": ["red", "blue", "red"]}),
+        schema={
+            "interactions": {"user": "user", "item": "item", "time": "time"},
+            "items": {"id": "item", "fields": {"price": "number", "colour": "category"}},
+        },
+    )
+    encoder = Encoder.fit(data, [0, 1, 2])
+    table = encoder.encode(data).item
+    shown = [encoder.attribute_values(table.ids[row], table.values[row]).rows() for row in range(3)]
+    assert shown[0][1:] == [("item", "price", "price", 12.5), ("item", "colour", "red", None)]
+    assert shown[1][1] == ("item", "price", "(missing)", None)
+    assert shown[2][1][3] == 40.0
+    assert [encoder.is_number(int(row)) for row in table.ids[0]] == [False, True, False]

@@ -133,12 +133,15 @@ def test_new_items_enter_by_their_attributes(own_run: Recommender, tmp_path: Pat
 
 
 def test_new_items_that_do_not_fit_are_refused(own_run: Recommender, board: Dataset) -> None:
-    with pytest.raises(DataError, match="a column 'color', which the model does not know; did you mean 'colour'"):
-        own_run.add_items(pl.DataFrame({"item": ["n"], "color": ["red"]}))
     with pytest.raises(DataError, match="no column 'item'"):
         own_run.add_items(pl.DataFrame({"colour": ["red"]}))
-    with pytest.raises(DataError, match="'i1' is in the catalogue already"):
+    with pytest.raises(DataError, match=r"'i1' is in the catalogue already; leave it out, or change it with update=True"):
         own_run.add_items(pl.DataFrame({"item": ["i1"], "colour": ["red"], "price": [1.0], "tags": [["x"]]}))
+    for update in (False, True):
+        with pytest.raises(DataError, match="'n' comes twice among the new items; give it once"):
+            own_run.add_items(
+                pl.DataFrame({"item": ["n", "n"], "colour": "red", "price": 1.0, "tags": [["x"], ["x"]]}), update=update
+            )
     for nameless in ("", " ", None):
         with pytest.raises(DataError, match=r"row 2: the column 'item' is empty; every new item needs an id"):
             own_run.add_items(pl.DataFrame({"item": ["n", nameless], "colour": "red", "price": 1.0, "tags": [["x"], ["x"]]}))
@@ -308,3 +311,60 @@ def test_a_run_of_drawn_instances_cannot_forget(board: Dataset) -> None:
     recommender = Recommender("mf", "implicit", k=4, epochs=1, threads=1).fit(board)
     with pytest.raises(OptionError, match="draws its instances from all users again; train it anew"):
         recommender.forget("u17")
+
+
+def test_columns_that_the_model_does_not_know_are_left_out_with_a_note(own_run: Recommender) -> None:
+    more = NEW.with_columns(color=pl.lit("red"), warehouse=pl.lit(3))
+    with pytest.warns(UserWarning, match="which the model does not know") as noted:
+        own_run.add_items(more)
+    assert [str(warning.message) for warning in noted] == [
+        "the new items have a column 'color', which the model does not know: it is left out; did you mean 'colour'?",
+        "the new items have a column 'warehouse', which the model does not know: it is left out.",
+    ]
+    fields = own_run.fitted.data.items.fields
+    assert fields.columns == ["colour", "price", "tags"]
+    assert fields.tail(2)["colour"].to_list() == NEW["colour"].to_list()
+
+
+def test_items_of_the_catalogue_take_over_the_columns_of_the_table(own_run: Recommender, tmp_path: Path) -> None:
+    before, ids = own_run.fitted.data.items.fields, own_run.fitted.data.items.ids.to_list()
+    pairs = [("u0", "i1"), ("u0", "i4"), ("u0", "i7")]
+    scores = own_run.predict(pairs)["score"].to_list()
+    table = pl.DataFrame({"item": ["n", "i7", "i1"], "colour": ["blue", None, "red"], "tags": [["x"], ["x", "blue"], ["red"]]})
+    with pytest.warns(UserWarning, match="no column 'price'; it counts as missing"):
+        own_run.add_items(table, update=True)
+    side = own_run.fitted.data.items
+    assert side.ids.to_list() == [*ids, "n"]
+    rows = {item: row for item, row in zip(side.ids.to_list(), side.fields.rows(named=True), strict=True)}
+    assert rows["i1"] == {"colour": "red", "price": 1.0, "tags": ["red"]}  # the price stays
+    assert rows["i7"] == {"colour": None, "price": 0.0, "tags": ["x", "blue"]}
+    assert rows["n"] == {"colour": "blue", "price": None, "tags": ["x"]}
+    others = [number for number, item in enumerate(ids) if item not in ("i1", "i7")]
+    assert side.fields[others].equals(before[others])
+    after = own_run.predict(pairs)["score"].to_list()
+    assert after[0] > scores[0] + 0.01  # u0 likes red
+    assert after[1] == pytest.approx(scores[1], abs=1e-6)
+    assert own_run.stock.is_available.all()
+    assert "n" in own_run.recommend(["u0"], 43, candidates="catalogue")["item"].to_list()
+    own_run.save(tmp_path / "changed")
+    assert Recommender.load(tmp_path / "changed").predict(pairs)["score"].to_list() == pytest.approx(after, abs=1e-6)
+
+
+def test_an_update_of_known_items_alone_adds_none_and_misses_no_column(own_run: Recommender) -> None:
+    own_run.add_items(pl.DataFrame({"item": ["i1"], "price": [99.0]}), update=True)  # warnings are errors here
+    side = own_run.fitted.data.items
+    assert len(side) == len(own_run.stock.is_available) == 42
+    assert side.fields["price"][1] == 99.0
+    assert own_run.fitted.extra_items == ()
+
+
+@pytest.mark.parametrize(
+    ("texts", "prices"), [(["13,40", "7"], [13.4, 7.0]), (["13.40", "7"], [13.4, 7.0]), (["0,5", None], [0.5, None])]
+)
+def test_a_file_with_decimal_commas_is_understood(
+    texts: list[str | None], prices: list[float | None], own_run: Recommender
+) -> None:
+    own_run.add_items(NEW.with_columns(price=pl.Series(texts)))
+    assert own_run.fitted.data.items.fields["price"].tail(2).to_list() == prices
+    with pytest.raises(DataError, match="holds '1,000' where a number was expected"):  # a thousand, or one
+        own_run.add_items(NEW.with_columns(price=pl.Series(["1,000", "2,000"]), item=pl.Series(["a", "b"])))

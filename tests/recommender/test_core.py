@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,8 @@ from gmlfm.fitting import Refit
 from gmlfm.fitting.run import learned_rows
 from gmlfm.models.fm import FM
 from gmlfm.models.gradient import GradientModel
+from gmlfm.progress import Activity
+from gmlfm.progress.displays import PlainDisplay
 from gmlfm.training.row_trainer import RowTrainer
 from gmlfm.training.sampling.batches import BatchOptions
 from gmlfm.training.trainer import DivergedError, Observer
@@ -276,3 +279,27 @@ def test_mamo_is_adapted_on_the_training_rows_alone(board: Dataset) -> None:
     assert len(run.split.unused) > 0
     assert np.array_equal(learned_rows(run.split, run.settings, Refit.NONE), run.split.train)
     assert np.array_equal(run.learned_rows, run.split.train)
+
+
+@pytest.mark.parametrize(("progress", "is_told"), [(None, False), (True, True), (False, False)])
+def test_fit_shows_progress_where_it_is_asked_for(
+    progress: bool | None, is_told: bool, board: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    displays = []
+
+    class Recording(PlainDisplay):
+        def __init__(self) -> None:
+            super().__init__(io.StringIO())
+            self.words: list[str] = []
+            displays.append(self)
+
+        def begin(self, words: Any, unit: str = "") -> Activity:
+            self.words.append(words if isinstance(words, str) else words(self.clock()))
+            return super().begin(words, unit)
+
+    monkeypatch.setattr("gmlfm.progress.showing.display", Recording)
+    Recommender("fm", **{**QUICK, "epochs": 1}).fit(board, out=tmp_path / "run", progress=progress)
+    expected = ["splitting", "encoding", "fitting fm", "epoch 1 of at most 1, 0 without gain of 10", "writing the run"]
+    # The kernels may be ready from another test.
+    words = [[text for text in display.words if "kernels" not in text] for display in displays]
+    assert words == ([expected] if is_told else [])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -158,3 +159,31 @@ def test_distances_of_near_attributes_far_from_the_origin_are_right(name: str, b
     near = recommender.similar_items("i4", 10)
     chosen = recommender.fitted.encoder.item_numbers(near["item"].to_list())
     np.testing.assert_allclose(near["distance"], distances[chosen.astype(np.int64)], rtol=1e-2, atol=2e-4)
+
+
+def test_numbers_are_explained_by_their_value(explained: Recommender) -> None:
+    prices = {"i3": "3", "i5": "5"}
+    for item, price in prices.items():
+        attributes = {attribute for term in explained.explain("u1", item).terms for attribute in term.attributes}
+        assert f"item.price = {price}" in attributes
+        assert "item.price = price" not in attributes
+
+
+@pytest.mark.parametrize(("price", "shown"), [(12.5, "12.5"), (1e9, "1000000000"), (-0.125, "-0.125"), (1 / 3, "0.333333")])
+def test_an_outlier_is_shown_as_the_table_has_it(price: float, shown: str, explained: Recommender) -> None:
+    """What the model reads of it is cut at five spreads."""
+    own = copy.copy(explained)
+    own.add_items(pl.DataFrame({"item": ["n"], "colour": ["red"], "price": [price], "tags": [["x"]]}))
+    attributes = {attribute for term in own.explain("u1", "n").terms for attribute in term.attributes}
+    assert f"item.price = {shown}" in attributes
+
+
+def test_a_direction_names_a_number_by_its_field(board: Dataset) -> None:
+    recommender = Recommender("gml-fm-md", **QUICK).fit(board)
+    model: Any = recommender.fitted.model
+    price = next(field for field in recommender.fitted.encoder.fields if field.name == "price")
+    with torch.no_grad():
+        model.table[price.offset + 2] = 100.0
+    labels = recommender.directions(8)["attribute"].to_list()
+    assert "item.price" in labels
+    assert "item.price = price" not in labels

@@ -72,3 +72,16 @@ def test_a_newcomers_attributes_are_those_of_the_data(trained: Recommender) -> N
         trained.recommend_for({"taem": "red"})
     with pytest.raises(OptionError, match=r"attributes is .*; expected names and values"):
         trained.recommend_for([("team", "red")])  # type: ignore[arg-type]
+
+
+def test_a_value_of_the_context_that_training_never_met_is_told(context_run: Recommender) -> None:
+    for ask in (
+        lambda context: context_run.predict([("u1", "i0")], context=context),
+        lambda context: context_run.recommend(["u1"], 2, context=context),
+        lambda context: context_run.explain("u1", "i0", context=context),
+        lambda context: context_run.recommend_for({}, n=2, context=context),
+    ):
+        with pytest.warns(UserWarning, match=r"context.channel = 'fax' was never met in training; it counts as unknown"):
+            ask({"channel": "fax"})
+        ask({"channel": "app"})  # warnings are errors here
+        ask({})

@@ -91,7 +91,7 @@ def test_markdown_has_the_table_the_legend_and_who_could_not_take_part() -> None
     assert lines[3] == "| " + " | ".join(["---"] * 10) + " |"
     assert lines[4].startswith("| gml-fm | 0.5123 |")
     assert legend(COMPARISON) in lines
-    assert lines[-1] == "`ease` could not take part: too large."
+    assert lines[-1] == "ease could not take part: too large."
     assert legend(COMPARISON).startswith("Choices were made on validation alone")
 
 
@@ -102,3 +102,13 @@ def test_the_papers_choice_on_test_is_marked(market: Path, tmp_path: Path) -> No
     assert "CHOICES WERE MADE ON THE TEST PART" in text
     assert "no refit" in text
     assert "NDCG@10 TEST, as published" in text
+
+
+def test_names_and_values_bring_no_html_and_no_cells_into_markdown() -> None:
+    row = replace(BEST, model="<b>mine</b>", settings={"lr": "a|b", "k": 1}, at_border=("lr",))
+    page = markdown(replace(COMPARISON, data="<img src=x>", rows=(row,), failures={"fm": "<i>no</i>\n# such"}))
+    assert "<" not in page.replace(legend(COMPARISON), "")
+    assert "&lt;b&gt;mine&lt;/b&gt;" in page
+    assert r"lr=a\|b" in page
+    assert page.count("\n#") == 0
+    assert len({line.replace(r"\|", "").count("|") for line in page.splitlines() if line.startswith("|")}) == 1

@@ -13,6 +13,7 @@ from typing import Any
 
 from gmlfm.bench.contenders import Task
 from gmlfm.errors import OptionError
+from gmlfm.progress import activity
 
 _SECONDS_TO_END = 30
 
@@ -60,16 +61,19 @@ def measure(task: Task, against: Sequence[str], rounds: int, seconds: float) -> 
     workers: dict[str, _Worker] = {}
     try:
         for way in ("ours", *against):
-            workers[way] = _Worker(replace(task, way=way))
+            with activity(f"loading the data and compiling for {way}"):
+                workers[way] = _Worker(replace(task, way=way))
         speeds: dict[str, list[float]] = {way: [] for way in workers}
         last: dict[str, dict[str, Any]] = {}
-        for _ in range(rounds):
+        for number in range(rounds):
             for way, worker in workers.items():
-                reply = worker.ask(seconds)
+                with activity(f"round {number + 1} of {rounds}: {way}"):
+                    reply = worker.ask(seconds)
                 speeds[way].append(reply["instances"] / reply["seconds"])
                 last[way] = reply
         parts = workers["ours"].about["parts"]
-        rates = workers["ours"].ask("rates") if parts else None
+        with activity("measuring the machine"):
+            rates = workers["ours"].ask("rates") if parts else None
     finally:
         for worker in workers.values():
             worker.end()

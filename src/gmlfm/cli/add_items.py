@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-
 from gmlfm.cli.options import TABLE_HELP, add_command, add_run, load_run, read_file, shared_options
-from gmlfm.cli.output import warnings_as_notes
+from gmlfm.cli.output import console_for, print_json, verbatim, warnings_as_notes
+from gmlfm.progress import activity
 
 
 def add_to(commands: Any) -> None:
@@ -20,10 +17,17 @@ def add_to(commands: Any) -> None:
         "new items for a run's catalogue, without training",
         "New items enter the catalogue from their attributes alone, and can be recommended from then on. The table has the "
         "columns of the item table that the run was trained with; the run folder is saved with them.",
-        ["gmlfm add-items runs/demo new.csv", "gmlfm add-items runs/demo new.parquet --json"],
+        [
+            "gmlfm add-items runs/demo new.csv",
+            "gmlfm add-items runs/demo prices.csv --update",
+            "gmlfm add-items runs/demo new.parquet --json",
+        ],
     )
     add_run(parser)
     parser.add_argument("file", metavar="FILE", help=TABLE_HELP)
+    parser.add_argument(
+        "--update", action="store_true", help="items of the catalogue may be among them, and take over the columns of FILE"
+    )
     shared_options(parser)
     parser.set_defaults(run=run)
 
@@ -31,12 +35,15 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     table = read_file(options.file)
     recommender = load_run(options)
-    console = Console(stderr=options.json)
-    with warnings_as_notes(console):
-        recommender.add_items(table)
+    console = console_for(stderr=options.json)
+    n_before = len(recommender.fitted.data.items)
+    with warnings_as_notes(console), activity("encoding"):
+        recommender.add_items(table, update=options.update)
+    n_added = len(recommender.fitted.data.items) - n_before
     recommender.save(options.run_folder)
     if options.json:
-        print(json.dumps({"run": options.run_folder, "added": table.height}))
+        print_json({"run": options.run_folder, "added": n_added, "updated": table.height - n_added})
         return
-    noun = "item is" if table.height == 1 else "items are"
-    console.print(f"{table.height:,} new {noun} in the catalogue of {escape(options.run_folder)}.", soft_wrap=True)
+    noun = "item is" if n_added == 1 else "items are"
+    changed = f", {table.height - n_added:,} changed" if options.update else ""
+    console.print(f"{n_added:,} new {noun} in the catalogue of {verbatim(options.run_folder)}{changed}.", soft_wrap=True)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
-from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from gmlfm.cli.options import add_command, add_run, load_run, shared_options
-from gmlfm.cli.report import Report
+from gmlfm.cli.options import add_command, add_picture, add_run, load_run, shared_options
+from gmlfm.cli.output import console_for, field_names, print_json, verbatim
+from gmlfm.cli.pictures import picture_path, signed_bars, write_picture
 from gmlfm.errors import OptionError
-from gmlfm.storage import write_text
+from gmlfm.progress import activity
 
 
 def add_to(commands: Any) -> None:
@@ -27,7 +25,7 @@ def add_to(commands: Any) -> None:
     )
     add_run(parser)
     parser.add_argument("--retrain", action="store_true", help="also train once without each field")
-    parser.add_argument("--picture", metavar="FILE", help="an .svg file to write")
+    add_picture(parser)
     shared_options(parser)
     parser.set_defaults(run=run)
 
@@ -35,32 +33,36 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     from gmlfm.recommender.field_importance import field_importance
 
+    picture = picture_path(options.picture)
     recommender = load_run(options)
-    console = Console(stderr=options.json)
-    with console.status("measuring") as status:
-        table = field_importance(recommender.fitted, retrain=options.retrain, report=status.update)
+    console = console_for(stderr=options.json)
+    with activity("measuring") as shown:
+        table = field_importance(recommender.fitted, retrain=options.retrain, report=lambda text: shown.update(words=text))
+        shown.update(words="adding up pairs of fields")
         try:
             pairs = recommender.field_pairs().head(10)
         except OptionError:
             pairs = None
-    if options.picture:
-        losses = {f"{part}.{field}": lost for part, field, lost, _ in table.rows()}
-        drawing = Report("").waterfall("What validation loses when a field is shuffled", losses)
-        write_text(Path(options.picture), drawing)
-    if options.json:
-        print(json.dumps({"fields": table.to_dicts(), "pairs": None if pairs is None else pairs.to_dicts()}))
-        return
     metric = "NDCG@10 lost" if recommender.fitted.settings.task == "topn" else "RMSE gained"
-    by_field = Table(title=f"What each field contributes: {metric} on validation", title_justify="left", header_style="bold")
+    if picture is not None:
+        with activity(f"drawing {picture}"):
+            losses = {f"{part}.{field}": lost for part, field, lost, _ in table.rows()}
+            write_picture(signed_bars(losses, metric), "What validation loses when a field is shuffled", picture)
+    if options.json:
+        print_json({"fields": table.to_dicts(), "pairs": None if pairs is None else pairs.to_dicts()})
+        return
+    console.print(f"[italic]What each field contributes: {metric} on validation[/]")
+    by_field = Table(header_style="bold")
     for heading in ("field", "shuffled", *(["trained without"] if options.retrain else [])):
         by_field.add_column(heading, justify="left" if heading == "field" else "right")
     for part, field, lost, without in table.rows():
-        by_field.add_row(f"{part}.{field}", f"{lost:+.4f}", *([f"{without:+.4f}"] if without is not None else []))
+        by_field.add_row(verbatim(f"{part}.{field}"), f"{lost:+.4f}", *([f"{without:+.4f}"] if without is not None else []))
     console.print(by_field)
     if pairs is not None:
-        by_pair = Table(title="Which pairs of fields carry the score", title_justify="left", header_style="bold")
+        console.print("[italic]Which pairs of fields carry the score, by how much they move it[/]")
+        by_pair = Table(header_style="bold")
         for heading in ("fields", "spread", "mean"):
             by_pair.add_column(heading, justify="left" if heading == "fields" else "right", overflow="fold")
         for fields, spread, mean in pairs.rows():
-            by_pair.add_row(fields, f"{spread:.4f}", f"{mean:+.4f}")
+            by_pair.add_row(verbatim(field_names(fields.split(" x "))), f"{spread:.4f}", f"{mean:+.4f}")
         console.print(by_pair)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import sys
 import time
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from gmlfm.cli import bench_train
 from gmlfm.cli.options import DATA_HELP, MODEL_HELP, add_command, add_data_options, add_settings, settings_of, shared_options
+from gmlfm.cli.output import console_for, print_json
 from gmlfm.data.sources import load_dataset
 from gmlfm.errors import OptionError
+from gmlfm.progress import activity
 
 _MOST_SCORES, _MOST_PAIRS = 40_000_000, 500_000
 
@@ -69,13 +69,15 @@ def run_topn(options: argparse.Namespace) -> None:
     users = data.seen_users[: options.users or max(1, _MOST_SCORES // len(items))]
     excluded = [positives(int(user)) for user in users]
     started = time.perf_counter()
-    ranker.score_all(users[:1], items)  # the item side is precomputed once
+    with activity("precomputing the item side"):
+        ranker.score_all(users[:1], items)  # once
     precomputation_seconds = time.perf_counter() - started
     seconds, best = [], None
-    for _ in range(options.rounds):
-        started = time.perf_counter()
-        best = best_items(ranker.score_all(users, items), items, DEFAULT_N, excluded)
-        seconds.append(time.perf_counter() - started)
+    for number in range(options.rounds):
+        with activity(f"round {number + 1} of {options.rounds}"):
+            started = time.perf_counter()
+            best = best_items(ranker.score_all(users, items), items, DEFAULT_N, excluded)
+            seconds.append(time.perf_counter() - started)
     assert best is not None
     measured: dict[str, Any] = {
         "data": data.name,
@@ -92,7 +94,8 @@ def run_topn(options: argparse.Namespace) -> None:
         some = users[: max(1, _MOST_PAIRS // len(items))]
         started = time.perf_counter()
         every_pair = np.broadcast_to(items, (len(some), len(items)))
-        batched = best_items(ranker.score_pairs(some, every_pair), items, DEFAULT_N, excluded[: len(some)])
+        with activity("pair after pair"):
+            batched = best_items(ranker.score_pairs(some, every_pair), items, DEFAULT_N, excluded[: len(some)])
         # Pair after pair: each user costs the same.
         measured["baseline_seconds"] = (time.perf_counter() - started) * len(users) / len(some)
         measured["baseline_users"] = len(some)
@@ -103,8 +106,8 @@ def run_topn(options: argparse.Namespace) -> None:
         # Two items whose scores differ by rounding alone may change places.
         measured["same_items"] = bool((same | (np.abs(batched.scores - scores) <= 1e-5)).all())
     if options.json:
-        print(json.dumps(measured))
+        print_json(measured)
         return
-    console = Console()
+    console = console_for()
     for name, value in measured.items():
         console.print(f"{name:>24}  {value:.4g}" if isinstance(value, float) else f"{name:>24}  {value}", highlight=False)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from gmlfm.cli.options import DATA_HELP, MODEL_HELP, add_command, add_data_options, add_settings, settings_of, shared_options
+from gmlfm.cli.output import console_for, print_json
 from gmlfm.errors import OptionError
 
 if TYPE_CHECKING:
@@ -58,9 +56,9 @@ def run(options: argparse.Namespace) -> None:
     settings |= {name: _count(name, settings[name]) for name in ("k", "batch_size", "threads")}
     measured = _until(options, settings) if options.until else _steps(options, settings)
     if options.json:
-        print(json.dumps(measured))
+        print_json(measured)
         return
-    console = Console(highlight=False)
+    console = console_for(highlight=False)
     for name, value in _flat(measured).items():
         console.print(f"{name:>36}  {_shown(name, value)}", soft_wrap=True)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
+import re
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +13,19 @@ from rich.console import Console
 from rich.table import Table
 
 from gmlfm.cli.options import DATA_HELP, add_command, add_settings, comma_list, set_values, split_of
-from gmlfm.cli.output import note
+from gmlfm.cli.output import console_for, note, print_json, verbatim
 from gmlfm.cli.report import Report
 from gmlfm.cli.tune import add_search_options, budget_of
 from gmlfm.data.sources import load_dataset
+from gmlfm.progress import activity
 from gmlfm.storage import write_text
 
 if TYPE_CHECKING:
     from gmlfm.tuning import Comparison
+
+
+_MOST = {"method": 12}  # characters of a column on a narrow terminal; others have 20
+_WORDS = ("method", "against the best other", "best values at a border")
 
 
 def add_to(commands: Any) -> None:
@@ -72,39 +78,62 @@ def run(options: argparse.Namespace) -> None:
     budget = budget_of(options)
     data = load_dataset(options.data, data_root=options.data_root, strict=options.strict)
     out = Path(options.out)
-    console = Console(stderr=options.json)
-    with console.status("comparing") as status:
-        comparison = compare(
-            data,
-            plan,
-            budget,
-            out,
-            threads=options.threads,
-            device=options.device,
-            report=lambda name, n, s: status.update(f"tuning {name}: {n} trials, {s:.0f} s"),
-            tested=lambda name, seed: status.update(f"training {name} with seed {seed} for the test"),
-            note=lambda message: note(console, message),
-        )
-    write(comparison, out)
+    console = console_for(stderr=options.json)
+    comparison = compare(
+        data,
+        plan,
+        budget,
+        out,
+        threads=options.threads,
+        device=options.device,
+        note=lambda message: note(console, message),
+    )
+    with activity("drawing"):
+        write(comparison, out)
     if options.json:
-        print(json.dumps(asdict(comparison)))
+        print_json(asdict(comparison))
         return
     show(comparison, console)
-    console.print(f"Also in [bold]{out / 'table.md'}[/], table.html and picture.svg.", soft_wrap=True)
+    console.print(f"Also in [bold]{verbatim(out / 'table.md')}[/], table.html and picture.svg.", soft_wrap=True)
 
 
 def show(comparison: Comparison, console: Console) -> None:
-    from gmlfm.tuning.table import headings, legend, text_rows, title
+    """Two tables, so that a terminal of 80 columns has room: what the test says, and how the settings were found."""
+    from gmlfm.tuning.table import FIXED, N_RESULTS, headings, legend, text_rows, title
 
-    table = Table(title=title(comparison), title_justify="left", header_style="bold")
-    for index, name in enumerate(headings(comparison)):
-        table.add_column(name, justify="left" if index == 0 else "right", overflow="fold")
-    for row in text_rows(comparison):
-        table.add_row(*row)
-    console.print(table)
-    console.print(legend(comparison))
+    names, rows = headings(comparison), text_rows(comparison)
+    is_fixed = names[-1] == FIXED
+    columns = {"Test": list(range(N_RESULTS)), "Search": [0, *range(N_RESULTS, len(names) - is_fixed)]}
+    console.print(verbatim(title(comparison)), highlight=False)
+    for part, places in columns.items():
+        cells = {names[place]: [row[place] for row in rows] for place in places}
+        widths = {name: max(map(len, (name, *texts))) for name, texts in cells.items()}
+        if sum(widths.values()) + 3 * len(widths) + 1 > console.width:
+            widths = {name: min(_MOST.get(name, 20), _longest_part(name, texts)) for name, texts in cells.items()}
+        table = Table(title=part, title_justify="left", header_style="bold")
+        for name, width in widths.items():
+            table.add_column(name, justify="left" if name in _WORDS else "right", overflow="fold", width=width)
+        for row in zip(*cells.values(), strict=True):
+            table.add_row(*(_broken(cell, width) for cell, width in zip(row, widths.values(), strict=True)))
+        console.print(table)
+    if is_fixed:
+        fixed = "; ".join(f"{row[0]}: {row[-1]}" for row in rows if row[-1] != "-")
+        console.print(verbatim(f"Fixed settings: {fixed}."), highlight=False)
+    console.print(verbatim(legend(comparison)), highlight=False)
     for name, why in comparison.failures.items():
         note(console, f"{name} could not take part: {why}")
+
+
+def _longest_part(heading: str, cells: Iterable[str]) -> int:
+    """A heading may be broken between words, a cell after commas and before brackets."""
+    parts = [part for cell in cells for part in re.split(r"(?<=,) | (?=\()", cell)]
+    return max(map(len, (*heading.split(), *parts)))
+
+
+def _broken(cell: str, width: int) -> str:
+    """What stands in brackets has a line of its own where it does not fit beside the rest."""
+    parts = re.split(r" (?=\()", cell) if len(cell) > width else [cell]
+    return "\n".join(map(verbatim, parts))
 
 
 def write(comparison: Comparison, out: Path) -> None:
@@ -116,8 +145,9 @@ def write(comparison: Comparison, out: Path) -> None:
     report.text(legend(comparison))
     for name, why in comparison.failures.items():
         report.text(f"{name} could not take part: {why}")
-    caption = f"{'NDCG@10' if comparison.task == 'topn' else 'RMSE'} on the test part, with 95 % intervals"
+    metric = "NDCG@10" if comparison.task == "topn" else "RMSE"
+    caption = f"{metric} on the test part, with 95 % intervals"
     ranges = {row.model: (row.low, row.means[comparison.metric], row.high) for row in comparison.rows}
-    drawing = report.ranges(caption, ranges)
+    drawing = report.ranges(caption, ranges, f"{metric}, {'higher' if comparison.task == 'topn' else 'lower'} is better")
     report.write(out / "table.html")
     write_text(out / "picture.svg", drawing)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
+import shlex
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from gmlfm.cli.options import DATA_HELP, add_command, add_data_options, add_split, shared_options, split_of
-from gmlfm.cli.output import note
-from gmlfm.cli.progress import bar, steps
+from gmlfm.cli.output import console_for, note, print_json, verbatim
 from gmlfm.cli.summary import show_summary
 from gmlfm.data.describe import describe
 from gmlfm.data.sources import data_roots, load_dataset
@@ -26,6 +23,7 @@ from gmlfm.data.sources.named import folder_of, locate, others
 from gmlfm.data.sources.preparing import PREPARED_SPLITS, prepare
 from gmlfm.data.splits import AUTO
 from gmlfm.errors import DataError, OptionError
+from gmlfm.progress import activity
 
 
 def add_to(commands: Any) -> None:
@@ -73,15 +71,18 @@ def run_list(options: argparse.Namespace) -> None:
     for other in others(options.data_root):
         rows.append({"name": other.name, "about": "", "here": str(other), "bytes": _size(other), "how": "here", "terms": None})
     if options.json:
-        print(json.dumps(rows, ensure_ascii=False))
+        print_json(rows)
         return
-    table = Table(header_style="bold", caption="gmlfm data get NAME shows the terms before it fetches", caption_justify="left")
-    for heading in ("name", "what it is", "here", "how to get it", "terms"):
-        table.add_column(heading, overflow="fold")
+    caption = "gmlfm data get NAME tells the terms before it fetches, and which files it needs."
+    table = Table(header_style="bold", caption=caption, caption_justify="left")
+    for heading in ("name", "what it is", "here", "how to get it"):
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("name", "here"))
     for row in rows:
         size = f"{row['bytes'] / 1e6:,.1f} MB" if row["here"] else "yes" if row["name"] == "bazaar" else "-"
-        table.add_row(row["name"], row["about"], size, row["how"], "to accept" if row["terms"] else "-")
-    Console().print(table)
+        # The names of files are long; `data get` tells them.
+        how = "local files (--from)" if row["how"].startswith("--from") else row["how"]
+        table.add_row(verbatim(row["name"]), row["about"], size, how + (", terms to accept" if row["terms"] else ""))
+    console_for().print(table)
 
 
 def _size(folder: Path) -> int:
@@ -136,7 +137,7 @@ def run_get(options: argparse.Namespace) -> None:
         if options.users is None and options.purchases is not None:
             users = max(1, round(purchases * default.n_users / default.n_purchases)) if purchases > 0 else 1
         market = Market(users, purchases, options.seed)
-    with bar(f"{options.name}", bytes_=options.name != "bazaar") as report:
+    with activity(f"getting {options.name}", "parts" if options.name == "bazaar" else "bytes") as shown:
         folder = get_dataset(
             options.name,
             root,
@@ -145,13 +146,13 @@ def run_get(options: argparse.Namespace) -> None:
             category=options.category,
             market=market,
             any_checksum=options.any_checksum,
-            progress=report,
+            progress=shown.update,
         )
     if options.json:
-        print(json.dumps({"name": options.name, "folder": str(folder)}))
+        print_json({"name": options.name, "folder": str(folder)})
         return
     name = str(folder) if options.out else folder.name + (f" --data-root {options.data_root}" if options.data_root else "")
-    Console().print(f"[bold]{escape(str(folder))}[/] is ready. Next: gmlfm data describe {escape(name)}", soft_wrap=True)
+    console_for().print(f"[bold]{verbatim(folder)}[/] is ready. Next: gmlfm data describe {verbatim(name)}", soft_wrap=True)
 
 
 def _agree(options: argparse.Namespace, root: Path) -> None:
@@ -163,7 +164,9 @@ def _agree(options: argparse.Namespace, root: Path) -> None:
     if not options.accept_terms:
         if not sys.stdin.isatty():
             raise DataError(f"the terms of '{options.name}' must be accepted first: read them above and add --accept-terms.")
-        if input("Accept these terms? [y/N] ").strip().lower() not in ("y", "yes"):
+        # Printed, not asked by input, which would write past the display and be drawn over by it.
+        print("Accept these terms? [y/N] ", end="", file=sys.stderr, flush=True)
+        if input().strip().lower() not in ("y", "yes"):
             raise DataError("the terms were not accepted; nothing was fetched.")
     accept_terms(options.name, root)
 
@@ -187,11 +190,19 @@ def _add_describe(verbs: Any) -> None:
 def run_describe(options: argparse.Namespace) -> None:
     data = load_dataset(options.data, data_root=options.data_root, strict=options.strict)
     split, split_options = split_of(options)
-    summary = describe(data, split, options.seed, split_options)
+    with activity("counting"):
+        summary = describe(data, split, options.seed, split_options)
     if options.json:
-        print(json.dumps(summary.to_dict(), ensure_ascii=False))
+        print_json(summary.to_dict())
     else:
-        show_summary(summary, Console())
+        show_summary(summary, console_for(), training_command(options, data.name))
+
+
+def training_command(options: argparse.Namespace, name: str) -> str:
+    root = f" --data-root {shlex.quote(options.data_root)}" if options.data_root else ""
+    split = f" --split {options.split}" if options.split != AUTO else ""
+    split += "".join(f" --split-file {shlex.quote(file)}" for file in options.split_files)
+    return f"gmlfm train {shlex.quote(options.data)}{root}{split} --out {shlex.quote(f'runs/{Path(name).name}')}"
 
 
 def _add_prepare(verbs: Any) -> None:
@@ -220,25 +231,29 @@ def run_prepare(options: argparse.Namespace) -> None:
     located = locate(options.data, options.data_root)
     with tempfile.TemporaryDirectory() as built_in:
         if located is None:
-            write_bazaar(Market(), Path(built_in) / "bazaar")
+            with activity("making the built-in market"):
+                write_bazaar(Market(), Path(built_in) / "bazaar")
             located = locate(Path(built_in) / "bazaar")
             assert located is not None
-        with steps() as report:
+        with activity("counting rows") as shown:
             prepared = prepare(
-                *located, Path(options.out), split=options.split, rows_per_bucket=options.rows_in_memory, progress=report
+                *located,
+                Path(options.out),
+                split=options.split,
+                rows_per_bucket=options.rows_in_memory,
+                progress=lambda words, done, total: shown.update(done, total, words),
             )
     info = prepared.info
     if options.json:
         counts = {"users": info.n_users, "items": info.n_items, "interactions": info.n_interactions}
-        print(
-            json.dumps({"folder": options.out, **counts, "shards": prepared.n_shards, "split": info.split, "notes": info.notes})
-        )
+        shards = {"shards": prepared.n_shards, "split": info.split, "notes": info.notes}
+        print_json({"folder": options.out, **counts, **shards})
         return
-    console = Console()
+    console = console_for()
     for message in info.notes:
         note(console, message)
     console.print(
-        f"[bold]{escape(options.out)}[/]: {info.n_interactions:,} interactions of {info.n_users:,} users "
+        f"[bold]{verbatim(options.out)}[/]: {info.n_interactions:,} interactions of {info.n_users:,} users "
         f"with {info.n_items:,} items in {prepared.n_shards} shards, split {info.split}.",
         soft_wrap=True,
     )

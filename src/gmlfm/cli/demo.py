@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 from pathlib import Path
@@ -12,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from gmlfm.cli.options import add_command, shared_options
-from gmlfm.cli.progress import TrainingBar
+from gmlfm.cli.output import console_for, field_names, print_json, verbatim
+from gmlfm.cli.progress import EpochLines
 from gmlfm.cli.report import Report
 from gmlfm.data.describe import Summary, describe
 from gmlfm.data.sources.bazaar import Market, Oracle, bazaar_dataset
 from gmlfm.data.sources.bazaar.tables import item_number
+from gmlfm.progress import activity
 
 if TYPE_CHECKING:
     from gmlfm.data.dataset import Dataset, Rows
@@ -72,11 +72,12 @@ def run(options: argparse.Namespace) -> None:
     from gmlfm.recommender import Recommender
     from gmlfm.retrieval import Ranker
 
-    console = Console(stderr=options.json)
+    console = console_for(stderr=options.json)
     started = time.perf_counter()
     market = Market() if options.users is None else Market(options.users, options.users * 12)
-    data = bazaar_dataset(market)
-    summary = describe(data)
+    with activity("making the market"):
+        data = bazaar_dataset(market)
+        summary = describe(data)
     console.rule("1. The data")
     console.print(f"{_counts(summary)} of a made-up second-hand market.")
     console.print(f"{summary.tail[0].items:,} items were sold once: an item's id tells nothing, its attributes must.")
@@ -87,10 +88,9 @@ def run(options: argparse.Namespace) -> None:
         "Trained on what was sold first, tested on what was sold last, among listings that could be had at that moment."
     )
     console.rule("2. Training gml-fm")
-    with TrainingBar(console) as bar:
-        model = Recommender("gml-fm", seed=0, epochs=options.epochs, patience=2).fit(
-            data, out=options.out, force=options.force or options.out == _OUT, observer=bar
-        )
+    model = Recommender("gml-fm", seed=0, epochs=options.epochs, patience=2)
+    force = options.force or options.out == _OUT
+    model.fit(data, out=options.out, force=force, observer=EpochLines(console))
     popular = Recommender("popularity").fit(data)
     console.rule("3. HR@10 and NDCG@10 among 100, test part")
     fitted = model.fitted
@@ -99,7 +99,10 @@ def run(options: argparse.Namespace) -> None:
         "gml-fm": fitted.ranker,
         "the oracle, who knows every taste": OracleScores(market, data),
     }
-    evaluations = {name: evaluate_held_out(scorer, data, fitted.split, "test", "sampled") for name, scorer in scorers.items()}
+    evaluations = {}
+    for name, scorer in scorers.items():
+        with activity(f"testing {name}"):
+            evaluations[name] = evaluate_held_out(scorer, data, fitted.split, "test", "sampled")
     results = {"chance": CHANCE} | {name: evaluation.metrics for name, evaluation in evaluations.items()}
     table = Table(header_style="bold")
     for heading in ("", "HR@10", "NDCG@10"):
@@ -108,25 +111,28 @@ def run(options: argparse.Namespace) -> None:
         table.add_row(name, f"{metrics['hr@10']:.3f}", f"{metrics['ndcg@10']:.3f}")
     console.print(table)
     for note in evaluations["gml-fm"].notes:
-        console.print(f"[dim]{escape(note)}[/]")
+        console.print(f"[dim]{verbatim(note)}[/]")
     console.rule("4. Recommendations")
     buyer = data.users.ids[int(fitted.data.user_numbers[fitted.split.test[0]])]
-    for_buyer, for_newcomer = model.recommend([buyer], 10), model.recommend_for(NEWCOMER, n=10)
+    with activity("recommending"):
+        for_buyer, for_newcomer = model.recommend([buyer], 10), model.recommend_for(NEWCOMER, n=10)
     _show(console, f"Buyer {buyer}, who bought: {'; '.join(_bought(data, buyer)[:3])}; ...", for_buyer)
     _show(console, f"Somebody new, {' '.join(NEWCOMER.values())}", for_newcomer)
-    contrast = model.contrast(buyer, for_buyer["item"][0])
-    why = {" x ".join(fields): value for fields, value in list(contrast.items())[:6]}
+    with activity("explaining"):
+        contrast = model.contrast(buyer, for_buyer["item"][0])
+    why = {field_names(fields): value for fields, value in list(contrast.items())[:6]}
     console.print(f"Why the first for {buyer}? More than the catalogue's mean by:")
     for fields, value in why.items():
-        console.print(f"  {value:+.3f}  {escape(fields)}", highlight=False)
+        console.print(f"  {value:+.3f}  {verbatim(fields)}", highlight=False)
     path = Path(options.out) / "report.html"
-    _report(model, data, summary, results, for_buyer, for_newcomer, buyer, why).write(path)
+    with activity("drawing the report"):
+        _report(model, data, summary, results, for_buyer, for_newcomer, buyer, why).write(path)
     console.print(
-        f"The report with pictures: [bold]{escape(str(path))}[/] ({time.perf_counter() - started:.0f} s in all)", soft_wrap=True
+        f"The report with pictures: [bold]{verbatim(path)}[/] ({time.perf_counter() - started:.0f} s in all)", soft_wrap=True
     )
     console.print("Your own tables: gmlfm init FILE..., then gmlfm train")
     if options.json:
-        print(json.dumps({"report": str(path), "hash": data.content_hash, "results": results}))
+        print_json({"report": str(path), "hash": data.content_hash, "results": results})
 
 
 def _counts(summary: Summary) -> str:
@@ -138,7 +144,7 @@ def _unsold(data: Dataset) -> int:
 
 
 def _show(console: Console, title: str, rows: pl.DataFrame) -> None:
-    table = Table(title=escape(title), title_justify="left", header_style="bold")
+    table = Table(title=verbatim(title), title_justify="left", header_style="bold")
     for heading in ("rank", "score", "item", "title"):
         table.add_column(heading, justify="right" if heading in ("rank", "score") else "left")
     for row in rows.iter_rows(named=True):

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 
 from gmlfm.cli.options import add_command, add_run, comma_list, load_run, shared_options
-from gmlfm.cli.output import note
-from gmlfm.cli.progress import bar
+from gmlfm.cli.output import console_for, note, print_json, verbatim
 from gmlfm.errors import OptionError
+from gmlfm.progress import activity
 
 if TYPE_CHECKING:
     from gmlfm.evaluation.protocols import Evaluation
     from gmlfm.fitting import FittedRun
 
+_HOW = {"full": "each item among all candidates", "sampled": "each item among 99 others", "paper": "as published"}
 INTERVAL = "normal, over users"
 
 
@@ -60,12 +59,13 @@ def run(options: argparse.Namespace) -> None:
     evaluation = _evaluated(fitted, options, cutoffs, baseline=False)
     baseline, name = _evaluated(fitted, options, cutoffs, baseline=True), baseline_name(fitted)
     if options.json:
-        print(json.dumps(_as_json(options, fitted, evaluation, baseline, name)))
+        print_json(_as_json(options, fitted, evaluation, baseline, name))
         return
-    console = Console()
+    console = console_for()
     published = fitted.settings.as_published
-    title = f"{fitted.settings.model} on {fitted.data.name}, {evaluation.protocol}, {options.part}, {fitted.refit.label}"
-    console.print(title + (", TRAINED AS PUBLISHED" if published else ""), soft_wrap=True, highlight=False)
+    how = f"{evaluation.protocol}: {_HOW[evaluation.protocol]}" if evaluation.protocol in _HOW else evaluation.protocol
+    title = f"{fitted.settings.model} on {fitted.data.name}, {options.part} part ({how}), {fitted.refit.label}"
+    console.print(verbatim(title) + (", TRAINED AS PUBLISHED" if published else ""), soft_wrap=True, highlight=False)
     console.print(_table(fitted.settings.model, evaluation, baseline, name))
     for message in _notes(evaluation, options.users):
         note(console, message)
@@ -79,9 +79,9 @@ def _evaluated(fitted: FittedRun, options: argparse.Namespace, cutoffs: tuple[in
     from gmlfm.recommender.evaluating import baseline_name, evaluate_part
 
     name = baseline_name(fitted) if baseline else fitted.settings.model
-    with bar(f"evaluating {name}") as report:
+    with activity(f"evaluating {name}", "rows") as shown:
         return evaluate_part(
-            fitted, options.protocol, options.part, options.seed, cutoffs, options.users, report, baseline=baseline
+            fitted, options.protocol, options.part, options.seed, cutoffs, options.users, shown.update, baseline=baseline
         )
 
 

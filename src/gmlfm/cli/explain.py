@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from gmlfm.cli.options import add_command, add_context, add_run, context_of, load_run, shared_options
-from gmlfm.cli.output import note
-from gmlfm.cli.report import Report
+from gmlfm.cli.options import add_command, add_context, add_picture, add_run, context_of, load_run, shared_options
+from gmlfm.cli.output import console_for, field_names, note, print_json, verbatim, warnings_as_notes
+from gmlfm.cli.pictures import picture_path, signed_bars, write_picture
 from gmlfm.errors import OptionError
-from gmlfm.storage import write_text
+from gmlfm.progress import activity
 
-_BAR = 24
+if TYPE_CHECKING:
+    from gmlfm.retrieval.explaining import Explanation
+
+Grouped = dict[tuple[str, ...], float]
+_MOST_BAR, _STRONGEST = 24, 3
 
 
 def add_to(commands: Any) -> None:
@@ -39,7 +39,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--against", metavar="ID", help="another item, or: mean")
     add_context(parser)
     parser.add_argument("-n", type=int, default=12, help="how many terms are shown (default: 12)")
-    parser.add_argument("--picture", metavar="FILE", help="an .svg file to write")
+    add_picture(parser)
     shared_options(parser)
     parser.set_defaults(run=run)
 
@@ -47,53 +47,72 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     if options.n < 1:
         raise OptionError(f"-n is {options.n}; expected 1 or more.")
-    context = context_of(options)
+    context, picture = context_of(options), picture_path(options.picture)
     recommender = load_run(options)
-    explanation = recommender.explain(options.user, options.item, **context)
-    if options.against is None:
+    console = console_for(stderr=options.json)
+    other = None if options.against == "mean" else options.against
+    with warnings_as_notes(console), activity("explaining"):
+        explanation = recommender.explain(options.user, options.item, **context)
         grouped, title = explanation.by_fields(), f"{options.item} for {options.user}: {explanation.score:.4f}"
-    else:
-        other = None if options.against == "mean" else options.against
-        grouped = recommender.contrast(options.user, options.item, other, **context)
-        against = "the catalogue's mean" if other is None else other
-        title = f"{options.item} for {options.user} against {against}: {sum(grouped.values()):+.4f}"
-    if options.picture:
-        largest_terms = {_named(fields): value for fields, value in list(grouped.items())[: options.n]}
-        write_text(Path(options.picture), Report(title).waterfall(title, largest_terms))
+        if options.against is not None:
+            grouped = recommender.contrast(options.user, options.item, other, **context)
+            name = "the catalogue's mean" if other is None else other
+            title = f"{options.item} for {options.user} against {name}: {sum(grouped.values()):+.4f}"
+    if picture is not None:
+        with activity(f"drawing {picture}"):
+            largest_terms = {field_names(fields): value for fields, value in list(grouped.items())[: options.n]}
+            write_picture(signed_bars(largest_terms, "what it adds to the score"), title, picture)
     if options.json:
         terms, by_fields = [asdict(term) for term in explanation.terms], _listed(explanation.by_fields())
         against_other = {"against": _listed(grouped)} if options.against else {}
-        print(json.dumps({"score": explanation.score, "terms": terms, "by_fields": by_fields, **against_other}))
+        print_json({"score": explanation.score, "terms": terms, "by_fields": by_fields, **against_other})
         return
-    console = Console()
     if recommender.fitted.encoder.user_numbers([options.user])[0] < 0:
-        note(
-            console,
-            "nothing is known of this user: recommend would show what is popular; this is the model's score for a stranger.",
+        message = (
+            "nothing is known of this user: recommend would show what is popular; this is the model's score for a stranger."
         )
-    table = Table(title=escape(title), title_justify="left", header_style="bold")
+        note(console, message)
+    console.print(_table(title, grouped, options.n, console.width))
+    for text in _strongest_terms(explanation) if options.against is None else _differences(explanation, grouped, other):
+        console.print(verbatim(text), soft_wrap=True, highlight=False)
+
+
+def _table(title: str, grouped: Grouped, n: int, width: int) -> Table:
+    """The bars share the width with the names of the fields."""
+    half = max(5, min(_MOST_BAR, (width - 50) // 2))
+    table = Table(title=verbatim(title), title_justify="left", header_style="bold")
     table.add_column("fields", overflow="fold")
     table.add_column("adds", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     largest = max(abs(value) for value in grouped.values()) or 1.0
-    for fields, value in list(grouped.items())[: options.n]:
-        width = round(_BAR * abs(value) / largest)
-        left = " " * _BAR if value >= 0 else " " * (_BAR - width) + f"[red]{'█' * width}[/]"
-        right = f"[green]{'█' * width}[/]" if value >= 0 else ""
-        table.add_row(escape(_named(fields)), f"{value:+.4f}", f"{left}│{right}")
-    rest = sum(list(grouped.values())[options.n :])
-    if len(grouped) > options.n:
-        table.add_row(f"[dim]{len(grouped) - options.n} more[/]", f"{rest:+.4f}", "")
-    console.print(table)
-    strongest = sorted((term for term in explanation.terms if term.kind == "pair"), key=lambda term: -abs(term.value))[:3]
-    for term in strongest:
+    for fields, value in list(grouped.items())[:n]:
+        length = round(half * abs(value) / largest)
+        left = " " * half if value >= 0 else " " * (half - length) + f"[red]{'█' * length}[/]"
+        right = f"[green]{'█' * length}[/]" if value >= 0 else ""
+        table.add_row(verbatim(field_names(fields)), f"{value:+.4f}", f"{left}│{right}")
+    if len(grouped) > n:
+        table.add_row(f"[dim]{len(grouped) - n} more[/]", f"{sum(list(grouped.values())[n:]):+.4f}", "")
+    return table
+
+
+def _strongest_terms(explanation: Explanation) -> list[str]:
+    pairs = sorted((term for term in explanation.terms if term.kind == "pair"), key=lambda term: -abs(term.value))
+    texts = []
+    for term in pairs[:_STRONGEST]:
         factors = "" if term.distance is None else f" (weight {term.weight:+.3f} x distance {term.distance:.3f})"
-        console.print(escape(f"{' x '.join(term.attributes)}: {term.value:+.4f}{factors}"), soft_wrap=True, highlight=False)
+        texts.append(f"{' x '.join(term.attributes)}: {term.value:+.4f}{factors}")
+    return texts
 
 
-def _listed(grouped: dict[tuple[str, ...], float]) -> list[dict[str, Any]]:
+def _differences(explanation: Explanation, grouped: Grouped, other: str | None) -> list[str]:
+    """Of the largest differences what the item has and what the other one has, or the catalogue in the mean."""
+    own, labels, name = explanation.by_fields(), explanation.labels(), "in the mean" if other is None else f"of {other}"
+    texts = []
+    for fields, difference in list(grouped.items())[:_STRONGEST]:
+        value = own.get(fields, 0.0)
+        texts.append(f"{labels.get(fields, field_names(fields))}: {value:+.4f}, {value - difference:+.4f} {name}")
+    return texts
+
+
+def _listed(grouped: Grouped) -> list[dict[str, Any]]:
     return [{"fields": list(fields), "value": value} for fields, value in grouped.items()]
-
-
-def _named(fields: tuple[str, ...]) -> str:
-    return " x ".join(fields) if fields else "the same for everything"

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-
 from gmlfm.cli.options import add_command, add_run, load_run, shared_options
-from gmlfm.cli.output import warnings_as_notes
+from gmlfm.cli.output import console_for, print_json, verbatim, warnings_as_notes
 
 
 def add_to(commands: Any) -> None:
@@ -30,10 +26,10 @@ def add_to(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     recommender = load_run(options)
-    console = Console(stderr=options.json)
+    console = console_for(stderr=options.json)
     with warnings_as_notes(console):
         recommender.forget(options.user)
     if options.json:
-        print(json.dumps({"run": options.run_folder, "forgotten": options.user}, ensure_ascii=False))
+        print_json({"run": options.run_folder, "forgotten": options.user})
         return
-    console.print(f"The user '{escape(options.user)}' is gone from {escape(options.run_folder)}.", soft_wrap=True)
+    console.print(f"The user '{verbatim(options.user)}' is gone from {verbatim(options.run_folder)}.", soft_wrap=True)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from gmlfm.cli.options import TABLE_HELP, add_command, shared_options
-from gmlfm.cli.output import note
+from gmlfm.cli.output import console_for, note, print_json, verbatim
 from gmlfm.data.schema import Field, InteractionsSchema, SideSchema
 from gmlfm.data.sources.inspection import Inspected, inspect_files, write_schema
+from gmlfm.progress import activity
 
 
 def add_to(commands: Any) -> None:
@@ -45,19 +44,20 @@ def run(options: argparse.Namespace) -> None:
     files = [Path(name) for name in options.files]
     target = Path(options.out) if options.out else files[0].parent / "dataset.toml"
     header = None if options.header is None else options.header == "true"
-    inspected = inspect_files(files, target.parent, user=options.user, item=options.item, header=header)
-    data = write_schema(inspected, target, force=options.force)
+    with activity(f"looking at {len(files)} file{'s' if len(files) > 1 else ''}"):
+        inspected = inspect_files(files, target.parent, user=options.user, item=options.item, header=header)
+    with activity("reading them as described"):
+        data = write_schema(inspected, target, force=options.force)
+    warnings = [*inspected.guess.warnings, *data.warnings]
     if options.json:
-        guess = inspected.guess
-        warnings = [*guess.warnings, *data.warnings]
-        written = {"path": str(target), "files": inspected.files, "reasons": guess.reasons, "warnings": warnings}
-        print(json.dumps(written, ensure_ascii=False))
+        written = {"path": str(target), "files": inspected.files, "reasons": inspected.guess.reasons, "warnings": warnings}
+        print_json(written)
         return
-    show(inspected, Console())
-    console = Console()
-    for warning in (*inspected.guess.warnings, *data.warnings):
+    console = console_for()
+    show(inspected, console)
+    for warning in warnings:
         note(console, warning)
-    console.print(f"Wrote [bold]{escape(str(target))}[/]. Next: gmlfm data describe {escape(str(target))}", soft_wrap=True)
+    console.print(f"Wrote [bold]{verbatim(target)}[/]. Next: gmlfm data describe {verbatim(target)}", soft_wrap=True)
 
 
 def show(inspected: Inspected, console: Console) -> None:
@@ -70,12 +70,12 @@ def show(inspected: Inspected, console: Console) -> None:
         if spec is None:
             continue
         how = inspected.files[inspected.guess.tables[title]]
-        table.add_row(f"[bold]{title}[/]", escape(spec.path or ""), "file", escape(how))
+        table.add_row(f"[bold]{title}[/]", verbatim(spec.path or ""), "file", verbatim(how))
         for key, column, meaning in _columns(title, spec):
-            table.add_row("", escape(column), meaning, escape(reasons.get(key, "")))
+            table.add_row("", verbatim(column), meaning, verbatim(reasons.get(key, "")))
         for sentence in reasons.get(f"{title}.unused", "").splitlines()[1:]:
             column, _, reason = sentence.partition(": ")
-            table.add_row("", f"[dim]{escape(column)}[/]", "[dim]not used[/]", f"[dim]{escape(reason)}[/]")
+            table.add_row("", f"[dim]{verbatim(column)}[/]", "[dim]not used[/]", f"[dim]{verbatim(reason)}[/]")
         table.add_section()
     console.print(table)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import json
 import logging
 import os
 import signal
@@ -16,7 +15,10 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from gmlfm import __version__
+from gmlfm.cli.output import print_json
 from gmlfm.errors import GmlfmError, did_you_mean
+from gmlfm.escaping import terminal_text
+from gmlfm.progress import display, watched_by
 
 FAILED = 1
 _STOPS = (signal.SIGTERM, signal.SIGHUP)
@@ -37,6 +39,9 @@ class _ToStderr(logging.StreamHandler[Any]):
     @stream.setter
     def stream(self, value: Any) -> None:
         pass
+
+    def format(self, record: logging.LogRecord) -> str:
+        return terminal_text(super().format(record), lines=True)
 
 
 @contextlib.contextmanager
@@ -77,6 +82,14 @@ def _stopping(stops: list[int]) -> Iterator[None]:
                 signal.signal(number, handler)
 
 
+class _CommandList(argparse.HelpFormatter):
+    """Every command beside what it does: argparse forgets that commands stand two columns further in."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=26)
+        self._action_max_length = 14
+
+
 class Parser(argparse.ArgumentParser):
     """argparse whose errors are ours: one sentence, exit 2."""
 
@@ -88,6 +101,8 @@ class Parser(argparse.ArgumentParser):
         return parsed, left
 
     def error(self, message: str) -> NoReturn:
+        if message == "the following arguments are required: COMMAND":
+            message = "say what to do: gmlfm COMMAND; gmlfm demo is a good beginning"
         raise GmlfmError(f"{_with_hint(message, self)} (see {self.prog} --help)")
 
     def format_help(self) -> str:
@@ -115,7 +130,7 @@ def build_parser() -> Parser:
     parser = Parser(
         prog="gmlfm",
         description="Recommendation from attributes, with factorization machines that learn their own metric.",
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=26),
+        formatter_class=_CommandList,
         epilog="gmlfm COMMAND --help shows a command's options and examples. Begin with: gmlfm demo",
     )
     parser.add_argument("--version", action="version", version=f"gmlfm {__version__}")
@@ -139,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = build_parser().parse_args(words)
         parsed.words = words
         _allow_own_models(parsed)
-        with _log_shown(), _stopping(stops):
+        with _log_shown(), _stopping(stops), display("working") as watcher, watched_by(watcher):
             parsed.run(parsed)
         sys.stdout.flush()
         return 0
@@ -178,6 +193,6 @@ def _failed(message: str, code: int, error: BaseException, debug: bool, as_json:
     if debug:
         raise error
     if as_json:
-        print(json.dumps({"error": message}, ensure_ascii=False))
-    print(f"gmlfm: {message}", file=sys.stderr)
+        print_json({"error": message})
+    print(f"gmlfm: {terminal_text(message)}", file=sys.stderr)
     return code

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 
 from gmlfm.cli.options import add_command, shared_options
+from gmlfm.cli.output import console_for, print_json, verbatim
 from gmlfm.models.settings import Choice, Space
+
+_MOST = {"newcomers by": 17}  # characters, so that what a model is has room on a narrow terminal
 
 if TYPE_CHECKING:
     from gmlfm.models.registry import ModelInfo
@@ -37,21 +39,30 @@ def run(options: argparse.Namespace) -> None:
     if options.model is not None:
         info = model_info(options.model)
         if options.json:
-            print(json.dumps(_described(info)))
+            print_json(_described(info))
         else:
             _show_model(info)
         return
     if options.json:
-        print(json.dumps([_described(info) for info in all_models()]))
+        print_json([_described(info) for info in all_models()])
         return
-    table = Table(header_style="bold")
-    for heading in ("name", "what it is", "tasks", "attributes", "newcomers"):
-        table.add_column(heading, overflow="fold", no_wrap=heading == "name")
-    for info in all_models():
-        table.add_row(info.name, info.about, ", ".join(info.tasks), "yes" if info.uses_attributes else "no", info.newcomers)
-    console = Console()
-    console.print(table)
+    console = console_for()
+    console.print(_models_table(all_models()))
     console.print("gmlfm models NAME tells a model's settings, and what gmlfm tune tries.")
+
+
+def _models_table(infos: Iterable[ModelInfo]) -> Table:
+    """Readable at 80 columns: the tasks are told of models that do not have all of them."""
+    from gmlfm.models.base import TASKS
+
+    table = Table(header_style="bold", caption=f"Tasks: {', '.join(TASKS)}, unless others are told.", caption_justify="left")
+    for heading in ("name", "what it is", "reads", "newcomers by"):
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("name", "reads"), max_width=_MOST.get(heading))
+    for info in infos:
+        tasks = "" if set(info.tasks) == set(TASKS) else f" ({', '.join(info.tasks)} alone)"
+        reads = "attributes" if info.uses_attributes else "ids"
+        table.add_row(verbatim(info.name), verbatim(info.about + tasks), reads, verbatim(info.newcomers))
+    return table
 
 
 def _described(info: ModelInfo) -> dict[str, Any]:
@@ -71,8 +82,9 @@ def _show_model(info: ModelInfo) -> None:
     task = next(iter(info.tasks))
     spaces = search_space(info, task)
     default_values = defaults(info, task, spaces)
-    console = Console()
-    console.print(f"[bold]{info.name}[/]: {info.about}. Its equation is in the docstring of {info.equation}.", soft_wrap=True)
+    console = console_for()
+    about = f"{verbatim(info.about)}. Its equation is in the docstring of {verbatim(info.equation)}."
+    console.print(f"[bold]{verbatim(info.name)}[/]: {about}", soft_wrap=True)
     uses = "uses attributes" if info.uses_attributes else "uses ids alone"
     console.print(f"Tasks: {', '.join(info.tasks)}; {uses}; newcomers: {info.newcomers}.", soft_wrap=True)
     console.print(f"Settings of its own: {', '.join(info.option_names()) or 'none'}", soft_wrap=True)

@@ -16,6 +16,7 @@ from gmlfm.data.schema import ReadOptions
 from gmlfm.data.sources.tables import read_table
 from gmlfm.data.splits import AUTO, SPLITS
 from gmlfm.errors import OptionError, did_you_mean
+from gmlfm.progress import activity
 
 if TYPE_CHECKING:
     from gmlfm.recommender import Recommender
@@ -62,7 +63,8 @@ def load_run(options: argparse.Namespace) -> Recommender:
     from gmlfm.recommender import Recommender
 
     model: dict[str, Any] = {} if options.model is None else {"model": options.model}
-    return Recommender.load(options.run_folder, **model)
+    with activity(f"reading {options.run_folder}"):
+        return Recommender.load(options.run_folder, **model)
 
 
 def add_settings(parser: argparse.ArgumentParser, example: str = "k=32 or lr=0.001", about: str = "a setting, such as") -> None:
@@ -156,6 +158,10 @@ def named_values(text: str, option: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
+def add_picture(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--picture", metavar="FILE", help="draw it, too: a file that ends in .svg, .png or .pdf")
+
+
 def add_context(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", metavar="K=V,...", help="the context of the occasion, where the data have context fields")
 
@@ -171,4 +177,5 @@ def comma_list(text: str) -> list[str]:
 
 def read_file(path: str) -> pl.DataFrame:
     """A table by its path, how it is written being found out from the file."""
-    return read_table(path, Path(), ReadOptions()).frame
+    with activity(f"reading {path}"):
+        return read_table(path, Path(), ReadOptions()).frame

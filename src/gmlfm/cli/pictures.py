@@ -1,4 +1,4 @@
-"""The drawings of reports, by matplotlib, as SVG text. The same values give the same text."""
+"""The drawings of reports and commands, by matplotlib. The same values give the same SVG text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from gmlfm.errors import OptionError
+from gmlfm.storage import new_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+PICTURE_ENDINGS = (".svg", ".png", ".pdf")
 _COLOURS = ("#1f6f8b", "#c8553d", "#7a9e3a", "#8d6a9f")
 _GREY = "#888888"
 _WIDTH = 7.6  # inches of 72 points
@@ -70,9 +75,11 @@ def grouped_bars(groups: Mapping[str, Mapping[str, float]]) -> Figure:
     return figure
 
 
-def intervals(values: Mapping[str, tuple[float, float, float]]) -> Figure:
-    """A dot with its interval (low, middle, high) for each name."""
-    figure, (axes,) = _panels(1, 0.6 + 0.32 * len(values))
+def intervals(values: Mapping[str, tuple[float, float, float]], label: str = "") -> Figure:
+    """A dot with its interval (low, middle, high) for each name; label: of the axis."""
+    from matplotlib.ticker import MaxNLocator
+
+    figure, (axes,) = _panels(1, 0.9 + 0.32 * len(values))
     lows, middles, highs = zip(*values.values(), strict=True)
     rows = range(len(values))
     axes.hlines(rows, lows, highs, color=_COLOURS[0], linewidth=3)
@@ -82,12 +89,14 @@ def intervals(values: Mapping[str, tuple[float, float, float]]) -> Figure:
     for row, middle, high in zip(rows, middles, highs, strict=True):
         axes.annotate(f"{middle:.4f}", (high, row), (8, 0), textcoords="offset points", va="center", fontsize=9)
     _rows(axes, list(values))
+    axes.set_xlabel(label)
+    axes.xaxis.set_major_locator(MaxNLocator(6, min_n_ticks=3))
     axes.grid(axis="x")
     return figure
 
 
-def signed_bars(values: Mapping[str, float]) -> Figure:
-    """What each name adds, right of 0 or left of it."""
+def signed_bars(values: Mapping[str, float], label: str = "") -> Figure:
+    """What each name adds, right of 0 or left of it; label: of the axis."""
     figure, (axes,) = _panels(1, 0.6 + 0.3 * max(len(values), 1))
     amounts = list(values.values())
     bars = axes.barh(range(len(amounts)), amounts, 0.7, color=[_COLOURS[2 if value >= 0 else 1] for value in amounts])
@@ -101,8 +110,33 @@ def signed_bars(values: Mapping[str, float]) -> Figure:
     axes.set_xlim(low - (0.24 if low < 0 else 0.0) * span, high + (0.24 if high > 0 else 0.0) * span)
     axes.spines["left"].set_visible(False)
     _rows(axes, list(values))
+    axes.set_xlabel(label)
     axes.grid(axis="x")
     return figure
+
+
+def picture_path(text: str | None) -> Path | None:
+    """The file that was asked for, which is written as its name ends."""
+    if text is None:
+        return None
+    path = Path(text)
+    if path.suffix.lower() not in PICTURE_ENDINGS:
+        raise OptionError(f"--picture {text} ends in '{path.suffix}'; expected {', '.join(PICTURE_ENDINGS)}.")
+    return path
+
+
+def write_picture(figure: Figure, caption: str, path: Path) -> None:
+    """As SVG, PNG or PDF, by the file's name."""
+    from matplotlib import rc_context
+
+    kind = path.suffix.lower().removeprefix(".")
+    with new_file(path) as draft:
+        if kind == "svg":
+            draft.write_text(to_svg(figure, caption), encoding="utf-8", newline="\n")
+            return
+        metadata = {"Title": caption} if kind == "png" else {"Title": caption, "CreationDate": None}
+        with rc_context(_STYLE):
+            figure.savefig(draft, format=kind, dpi=150, metadata=metadata)
 
 
 def to_svg(figure: Figure, caption: str) -> str:

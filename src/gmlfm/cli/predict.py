@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from rich.console import Console
-
 from gmlfm.cli.options import TABLE_HELP, add_command, add_context, add_run, context_of, load_run, read_file, shared_options
-from gmlfm.cli.output import note, show_rows, users_not_known, warnings_as_notes
+from gmlfm.cli.output import console_for, note, show_rows, users_not_known, warnings_as_notes
 from gmlfm.errors import OptionError
+from gmlfm.progress import activity
 
 
 def add_to(commands: Any) -> None:
@@ -38,8 +37,8 @@ def run(options: argparse.Namespace) -> None:
         raise OptionError("say which pairs: --user ID --item ID..., or --pairs FILE.")
     pairs = [(options.user, item) for item in options.item] if by_ids else read_file(options.pairs)
     recommender = load_run(options)
-    console = Console(stderr=options.json)
-    with warnings_as_notes(console):
+    console = console_for(stderr=options.json)
+    with warnings_as_notes(console), activity("scoring"):
         scores = recommender.predict(pairs, **context_of(options))
     unknown = users_not_known(scores)
     if unknown:

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from rich.console import Console
-from rich.markup import escape
 
 from gmlfm.cli.options import (
     add_command,
@@ -22,9 +20,9 @@ from gmlfm.cli.options import (
     read_file,
     shared_options,
 )
-from gmlfm.cli.output import note, show_rows, users_not_known, warnings_as_notes
-from gmlfm.cli.progress import bar
+from gmlfm.cli.output import console_for, note, print_json, show_rows, users_not_known, verbatim, warnings_as_notes
 from gmlfm.errors import DataError, OptionError
+from gmlfm.progress import activity
 from gmlfm.storage import new_file, refuse_special_file, reporting_write_errors, write_text
 
 if TYPE_CHECKING:
@@ -40,11 +38,13 @@ def add_to(commands: Any) -> None:
         commands,
         "recommend",
         "the best items for a user, a newcomer, or everybody",
-        "The n best items for users of the data, for somebody new from attributes and perhaps a history, or for every user "
+        "The n best items for users of the data, for somebody new from attributes or a history or both, or for every user "
         "into a file. Items that the user had, and those marked sold, are left out.",
         [
             "gmlfm recommend runs/demo --user b0000003 -n 5",
             "gmlfm recommend runs/demo --attributes age=20-29,region=Osaka --history t000000001,t000000002",
+            'gmlfm recommend runs/shop --attribute "city=Washington, D.C." --attribute age=20-29',
+            "gmlfm recommend runs/demo --history t000000001,t000000002",
             "gmlfm recommend runs/demo --user b0000003 --filter \"genre = 'Concert'\" --at-most category=2 --json",
             "gmlfm recommend runs/demo --all --out best.parquet --available stock.csv",
         ],
@@ -52,7 +52,12 @@ def add_to(commands: Any) -> None:
     add_run(parser)
     parser.add_argument("--user", action="append", metavar="ID", help="a user's id; may be given several times")
     parser.add_argument("--attributes", metavar="K=V,...", help="somebody never seen, from the attributes that are known")
-    parser.add_argument("--history", metavar="ID,...", help="with --attributes: items that the newcomer had")
+    parser.add_argument(
+        "--attribute", action="append", default=[], metavar="K=V", help="one of them; may be repeated, and V may hold commas"
+    )
+    parser.add_argument(
+        "--history", metavar="ID,...", help="somebody never seen, from items that they had, with or without attributes"
+    )
     parser.add_argument("--all", action="store_true", help="every user, into --out")
     parser.add_argument(
         "--out", metavar="FILE", help="with --all: a .parquet file; stopped in the middle, the same command goes on"
@@ -73,28 +78,31 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    if sum([bool(options.user), options.attributes is not None, options.all]) != 1:
-        raise OptionError("say for whom: --user ID, --attributes K=V,... or --all --out FILE.")
+    is_new = options.attributes is not None or bool(options.attribute) or options.history is not None
+    if sum([bool(options.user), is_new, options.all]) != 1:
+        raise OptionError(
+            "say for whom, in one way: --user ID; --attributes K=V,... or --history ID,... or both, for somebody new; or "
+            "--all --out FILE."
+        )
     for is_misplaced, name, goes_with in (
         (options.out and not options.all, "--out", "--all"),
-        (options.history and options.attributes is None, "--history", "--attributes"),
-        (options.seen and options.attributes is not None, "--seen", "--user or --all"),
-        (options.candidates and options.attributes is not None, "--candidates", "--user or --all"),
+        (options.seen and is_new, "--seen", "--user or --all"),
+        (options.candidates and is_new, "--candidates", "--user or --all"),
     ):
         if is_misplaced:
             raise OptionError(f"{name} goes with {goes_with} only.")
     choices = _choices(options)
-    attributes = None if options.attributes is None else named_values(options.attributes, "--attributes")
+    attributes = _attributes(options)
     recommender = load_run(options)
     if options.available is not None:
         choices["available"] = _available(options.available, recommender)
-    console = Console(stderr=options.json)
+    console = console_for(stderr=options.json)
     if options.all:
         with warnings_as_notes(console):
             _write_all(recommender, options, choices)
         return
-    with warnings_as_notes(console):
-        if attributes is not None:
+    with warnings_as_notes(console), activity("recommending"):
+        if is_new:
             table = recommender.recommend_for(attributes, comma_list(options.history or ""), options.n, **choices)
         else:
             table = recommender.recommend(options.user, options.n, seen=options.seen, **choices)
@@ -106,6 +114,19 @@ def run(options: argparse.Namespace) -> None:
         )
         note(console, f"user '{user}' was not met in training: {popular if is_unknown else scored}.")
     show_rows(table, console, as_json=options.json)
+
+
+def _attributes(options: argparse.Namespace) -> dict[str, str]:
+    """What --attributes and every --attribute give, each name once."""
+    attributes = {} if options.attributes is None else named_values(options.attributes, "--attributes")
+    for text in options.attribute:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise OptionError(f"--attribute takes K=V, such as \"city=Washington, D.C.\"; got '{text}'.")
+        if name.strip() in attributes:
+            raise OptionError(f"the attribute '{name.strip()}' is given twice; give each once.")
+        attributes[name.strip()] = value.strip()
+    return attributes
 
 
 def _choices(options: argparse.Namespace) -> dict[str, Any]:
@@ -155,7 +176,7 @@ def _write_all(recommender: Recommender, options: argparse.Namespace, choices: d
     refuse_special_file(target)
     with reporting_write_errors(target), writers_lock(_parts_folder(parts), seconds=0.0):
         _begin_parts(parts, stamp)
-        with bar("recommending") as report:
+        with activity("recommending", "users") as shown:
             for start in range(0, len(users), _USERS_PER_PART):
                 part = parts / f"{start:012d}.parquet"
                 if not part.exists():
@@ -163,14 +184,14 @@ def _write_all(recommender: Recommender, options: argparse.Namespace, choices: d
                     table = recommender.recommend(block, options.n, seen=options.seen, **choices)
                     with new_file(part) as draft:
                         table.write_parquet(draft)
-                report(min(start + _USERS_PER_PART, len(users)), len(users))
-        with new_file(target) as draft:
+                shown.update(min(start + _USERS_PER_PART, len(users)), len(users))
+        with activity(f"writing {target}"), new_file(target) as draft:
             pl.scan_parquet(sorted(parts.glob("*.parquet"))).sink_parquet(draft)
         _remove_parts(parts)
     if options.json:
-        print(json.dumps({"out": str(target), "users": len(users)}))
+        print_json({"out": str(target), "users": len(users)})
     else:
-        Console().print(f"{len(users):,} users' recommendations are in [bold]{escape(str(target))}[/].", soft_wrap=True)
+        console_for().print(f"{len(users):,} users' recommendations are in [bold]{verbatim(target)}[/].", soft_wrap=True)
 
 
 def _parts_folder(parts: Path) -> Path:

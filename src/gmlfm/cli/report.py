@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}
 table{border-collapse:collapse;margin:1rem 0}td,th{padding:.3rem .8rem;border-bottom:1px solid #ddd;text-align:left}
 td.n{text-align:right;font-variant-numeric:tabular-nums}figure{margin:1.5rem 0}figcaption{color:#555}
-svg{max-width:100%;height:auto}"""
+pre{background:#f4f4f4;padding:.8rem;overflow-x:auto}svg{max-width:100%;height:auto}"""
 
 
 class Report:
@@ -37,6 +37,10 @@ class Report:
         body = "".join("<tr>" + "".join(_cell(value) for value in row) + "</tr>" for row in rows)
         self._sections.append(f"<table><tr>{head}</tr>{body}</table>")
 
+    def commands(self, lines: Sequence[str]) -> None:
+        """To be copied into a terminal."""
+        self._sections.append("<pre>" + "\n".join(escape(line) for line in lines) + "</pre>")
+
     def lines(self, caption: str, curves: Mapping[str, Sequence[float]]) -> None:
         """Each curve over 1, 2, 3, ..., on a scale of its own."""
         self._figure(caption, pictures.curves(curves))
@@ -45,9 +49,9 @@ class Report:
         """Groups of bars: label -> series -> share."""
         self._figure(caption, pictures.grouped_bars(groups))
 
-    def ranges(self, caption: str, values: Mapping[str, tuple[float, float, float]]) -> str:
-        """A dot with its interval for each name; returns the drawing alone, too."""
-        return self._figure(caption, pictures.intervals(values))
+    def ranges(self, caption: str, values: Mapping[str, tuple[float, float, float]], label: str = "") -> str:
+        """A dot with its interval for each name; label: of the axis. Returns the drawing alone, too."""
+        return self._figure(caption, pictures.intervals(values, label))
 
     def waterfall(self, caption: str, values: Mapping[str, float]) -> str:
         """What each name adds, right of 0 or left of it; returns the drawing alone, too."""

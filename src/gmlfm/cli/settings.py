@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from gmlfm.cli.options import add_command, shared_options
+from gmlfm.cli.output import console_for, print_json, verbatim
 
+_MOST = {"default": 10, "range": 22}  # characters, so that meanings have room on a narrow terminal
 _GROUPS = {"model": "Settings of the model", "training": "Settings of the training", "batches": "Settings of the batches"}
 
 
@@ -19,8 +18,8 @@ def add_to(commands: Any) -> None:
     parser = add_command(
         commands,
         "settings",
-        "every setting: kind, default, range and meaning",
-        "The settings that gmlfm train --set KEY=VALUE takes, with their kind, default, range and meaning, and whether gmlfm "
+        "every setting: default, range and meaning",
+        "The settings that gmlfm train --set KEY=VALUE takes, with their default, range and meaning, and a star if gmlfm "
         "tune searches them. With MODEL, those of that model and its defaults.",
         [
             "gmlfm settings",
@@ -40,19 +39,21 @@ def run(options: argparse.Namespace) -> None:
 
     rows = settings_table(options.model, options.task)
     if options.json:
-        print(json.dumps(rows, ensure_ascii=False))
+        print_json(rows)
         return
-    console = Console()
+    console = console_for()
     for group, title in _GROUPS.items():
         members = [row for row in rows if row["of"] == group]
         if not members:
             continue
         table = Table(title=title, title_justify="left", header_style="bold")
-        for heading in ("setting", "kind", "default", "range", "meaning", "tuned"):
-            table.add_column(heading, overflow="fold", no_wrap=heading in ("setting", "kind"))
+        for heading in ("setting", "default", "range", "meaning"):
+            table.add_column(heading, overflow="fold", no_wrap=heading == "setting", max_width=_MOST.get(heading))
         for row in members:
             default = "auto" if row["default"] is None else str(row["default"])
-            texts = (row["name"], row["kind"], default, str(row["range"] or ""), row["meaning"])
-            table.add_row(*(escape(text) for text in texts), "yes" if row["searched"] else "")
+            name = row["name"] + (" *" if row["searched"] else "")
+            table.add_row(*map(verbatim, (name, default, str(row["range"] or row["kind"]), row["meaning"])))
         console.print(table)
-    console.print("Change one by gmlfm train DATA --out RUN --set KEY=VALUE, or search them by gmlfm tune.")
+    console.print(
+        "Change one by gmlfm train DATA --out RUN --set KEY=VALUE; gmlfm tune searches those with a *.", soft_wrap=True
+    )

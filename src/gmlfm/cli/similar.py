@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from rich.console import Console
-
 from gmlfm.cli.options import add_command, add_run, load_run, shared_options
-from gmlfm.cli.output import show_rows
+from gmlfm.cli.output import console_for, show_rows
 from gmlfm.errors import OptionError
+from gmlfm.progress import activity
 
 
 def add_to(commands: Any) -> None:
@@ -32,8 +31,9 @@ def run(options: argparse.Namespace) -> None:
     if (options.item is None) == (options.user is None):
         raise OptionError("say what to compare with: --item ID or --user ID.")
     recommender = load_run(options)
-    if options.item is not None:
-        neighbours = recommender.similar_items(options.item, options.n)
-    else:
-        neighbours = recommender.similar_users(options.user, options.n)
-    show_rows(neighbours, Console(), as_json=options.json)
+    with activity("measuring distances"):
+        if options.item is not None:
+            neighbours = recommender.similar_items(options.item, options.n)
+        else:
+            neighbours = recommender.similar_users(options.user, options.n)
+    show_rows(neighbours, console_for(), as_json=options.json)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
-from rich.console import Console
-
 from gmlfm.cli.options import add_command, add_run, load_run, shared_options
+from gmlfm.cli.output import console_for, print_json, verbatim
 
 
 def add_to(commands: Any) -> None:
@@ -42,7 +40,8 @@ def run(options: argparse.Namespace) -> None:
     mark = recommender.mark_sold if options.command == "sold" else recommender.mark_back
     mark(options.items)
     if options.json:
-        print(json.dumps({"run": options.run_folder, options.command: options.items}, ensure_ascii=False))
+        print_json({"run": options.run_folder, options.command: options.items})
         return
     noun = "item is" if len(options.items) == 1 else "items are"
-    Console().print(f"{len(options.items)} {noun} marked {options.command} in {options.run_folder}.", soft_wrap=True)
+    where = verbatim(options.run_folder)
+    console_for().print(f"{len(options.items)} {noun} marked {options.command} in {where}.", soft_wrap=True)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from gmlfm.cli.output import verbatim
 from gmlfm.data.describe import Summary, TailStep
 
 _BAR = 36
 
 
-def show_summary(summary: Summary, console: Console) -> None:
-    counts = Table(title=f"{escape(summary.name)}  [dim]{summary.hash}[/]", title_justify="left", header_style="bold")
+def show_summary(summary: Summary, console: Console, next_command: str = "") -> None:
+    counts = Table(title=f"{verbatim(summary.name)}  [dim]{summary.hash}[/]", title_justify="left", header_style="bold")
     for heading in ("users", "items", "attributes", "interactions", "sparsity", "catalogue"):
         counts.add_column(heading, justify="right")
     numbers = (summary.users, summary.items, summary.attributes, summary.interactions)
@@ -20,29 +20,33 @@ def show_summary(summary: Summary, console: Console) -> None:
     console.print(counts)
     if summary.positives < summary.interactions:
         console.print(f"{summary.positives:,} interactions are positive.")
-    console.print(_fields(summary))
+    console.print(_fields(summary, console.width))
     console.print("[bold]The long tail[/]: items by how often they occur, how many, and their share of all rows")
     most = max((step.items for step in summary.tail), default=0)
     for step in summary.tail:
         console.print(_bar(step, most), highlight=False)
     console.print(_split(summary))
-    messages = [f"[cyan]note[/] {escape(note)}" for note in summary.notes]
-    messages += [f"[yellow]warning[/] {escape(warning)}" for warning in summary.warnings]
+    messages = [f"[cyan]note[/] {verbatim(note)}" for note in summary.notes]
+    messages += [f"[yellow]warning[/] {verbatim(warning)}" for warning in summary.warnings]
     for message in messages:
         console.print(message, soft_wrap=not console.is_terminal)  # a pipe's reader wants one line each
+    if next_command:
+        console.print(f"Next: {verbatim(next_command)}", soft_wrap=True)
 
 
-def _fields(summary: Summary) -> Table:
+def _fields(summary: Summary, width: int) -> Table:
+    """Examples have the room that is left."""
     table = Table(title="Fields", title_justify="left", header_style="bold")
     table.add_column("of", no_wrap=True)
-    table.add_column("field", overflow="fold", min_width=8)
+    name_width = min(max((len(field.name) for field in summary.fields), default=0), 18)
+    table.add_column("field", overflow="fold", width=max(name_width, 5))
     table.add_column("kind", no_wrap=True)
     table.add_column("values", justify="right", no_wrap=True)
     table.add_column("missing", justify="right", no_wrap=True)
-    table.add_column("such as", overflow="ellipsis", no_wrap=True, max_width=30)
+    table.add_column("such as", overflow="ellipsis", no_wrap=True, max_width=max(12, min(30, width - name_width - 44)))
     for field in summary.fields:
         missing = f"{field.missing:.1%}" if field.missing else "-"
-        table.add_row(field.part, escape(field.name), field.kind, f"{field.values:,}", missing, escape(field.example))
+        table.add_row(field.part, verbatim(field.name), field.kind, f"{field.values:,}", missing, verbatim(field.example))
     return table
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from gmlfm.cli.options import (
     DATA_HELP,
@@ -22,8 +19,9 @@ from gmlfm.cli.options import (
     shared_settings,
     split_of,
 )
-from gmlfm.cli.output import note, warnings_as_notes
-from gmlfm.cli.progress import TrainingBar
+from gmlfm.cli.output import console_for, note, print_json, verbatim, warnings_as_notes
+from gmlfm.cli.progress import EpochLines
+from gmlfm.cli.run_report import leave_report, next_commands
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.sources import load_dataset
 
@@ -64,7 +62,6 @@ def add_to(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from gmlfm.fitting import Refit
     from gmlfm.recommender import Recommender
     from gmlfm.training.trainer import DivergedError, TrainingInterrupted
 
@@ -77,9 +74,9 @@ def run(options: argparse.Namespace) -> None:
     )
     split, split_options = split_of(options)
     refit: bool | str = options.refit == "yes" or (options.refit or False)
-    console = Console(stderr=options.json)
+    console = console_for(stderr=options.json)
     try:
-        with warnings_as_notes(console), TrainingBar(console) as bar:
+        with warnings_as_notes(console):
             recommender.fit(
                 data,
                 split,
@@ -88,7 +85,7 @@ def run(options: argparse.Namespace) -> None:
                 out=options.out,
                 resume=options.resume,
                 force=options.force,
-                observer=bar,
+                observer=EpochLines(console),
             )
     except TrainingInterrupted as error:
         message = (
@@ -104,22 +101,24 @@ def run(options: argparse.Namespace) -> None:
     fitted = recommender.fitted
     for message in fitted.split.notes:
         note(console, message)
+    commands = next_commands(fitted, options.out, options.model)
+    report = leave_report(fitted, Path(options.out), commands, console)
     if options.json:
         about = {"run": options.out, "best_epoch": fitted.best_epoch, "validation": fitted.validation}
         about |= {"diverged": fitted.report.diverged} if fitted.report.diverged else {}
-        print(json.dumps({**about, "data_hash": fitted.data.content_hash, "split_hash": fitted.split.hash}))
+        about |= {"report": str(report)} if report else {}
+        print_json({**about, "data_hash": fitted.data.content_hash, "split_hash": fitted.split.hash})
         return
     metrics = ", ".join(f"{name} {value:.4f}" for name, value in fitted.validation.items())
-    part = "TEST, as published," if fitted.validation_protocol == "paper" else "validation"
+    protocol = f" ({fitted.validation_protocol})" if fitted.validation_protocol else ""
+    part = "TEST, as published," if fitted.validation_protocol == "paper" else f"validation{protocol}"
     if fitted.curve:
         result = f": {part} {metrics}" if metrics else ""
         console.print(f"Best epoch {fitted.best_epoch}{result} ({fitted.refit.label}).")
     elif metrics:
         console.print(f"{part[0].upper()}{part[1:]} {metrics} ({fitted.refit.label}).")
-    model = f" --model {options.model}" if ":" in options.model else ""
-    is_tested = len(fitted.split.test) > 0 and fitted.refit is not Refit.ALL
-    command = f"gmlfm evaluate {options.out}{model}" if is_tested else f"gmlfm recommend {options.out}{model} --user USER"
-    console.print(f"Saved in [bold]{options.out}[/]. Next: {command}", soft_wrap=True)
+    page = f", with curves and settings in {report.name}" if report else ""
+    console.print(f"Saved in [bold]{verbatim(options.out)}[/]{page}. Next: {verbatim(commands[0])}", soft_wrap=True)
 
 
 def _resuming(options: argparse.Namespace) -> str:

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.table import Table
 
 from gmlfm.cli.options import (
@@ -22,6 +21,7 @@ from gmlfm.cli.options import (
     shared_options,
     split_of,
 )
+from gmlfm.cli.output import console_for, print_json
 from gmlfm.data.sources import load_dataset
 from gmlfm.data.splits import AUTO
 from gmlfm.errors import OptionError
@@ -95,14 +95,13 @@ def run(options: argparse.Namespace) -> None:
         set_values(options),
         split_options,
     )
-    console = Console(stderr=options.json)
-    with console.status("tuning") as status:
-        tuned = tune(search, budget, lambda name, n, s: status.update(f"tuning {name}: {n} trials, {s:.0f} s"))
+    console = console_for(stderr=options.json)
+    tuned = tune(search, budget)
     best = {**tuned.fixed, **tuned.settings}
     lines = [f"{name} = {json.dumps('auto' if value is None else value)}\n" for name, value in best.items()]
     write_text(out / "best.toml", "".join(lines))
     if options.json:
-        print(json.dumps(asdict(tuned)))
+        print_json(asdict(tuned))
         return
     table = Table(title=f"{tuned.model} on {data.name}: {tuned.trials} trials in {tuned.seconds:.0f} s", title_justify="left")
     table.add_column("setting")

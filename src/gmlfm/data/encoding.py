@@ -156,6 +156,21 @@ class Encoder:
             names.append((field.part, field.name, value))
         return pl.DataFrame(names, schema={"part": pl.String, "field": pl.String, "value": pl.String}, orient="row")
 
+    def attribute_values(self, rows: npt.NDArray[np.integer[Any]], x: npt.NDArray[np.floating[Any]]) -> pl.DataFrame:
+        """attribute_names with a column `number`: the value that x stands for in a field of numbers, null in other fields."""
+        by_row = {field.offset + FIRST_VALUE: field for field in self.fields if field.kind == "number"}
+        fields = (by_row.get(int(row)) for row in rows)
+        # float32 has some seven digits; more would be those of its rounding.
+        numbers = [
+            None if field is None else float(f"{field.centre + field.scale * float(number):.6g}")
+            for field, number in zip(fields, x, strict=True)
+        ]
+        return self.attribute_names(rows).with_columns(pl.Series("number", numbers, dtype=pl.Float64))
+
+    def is_number(self, row: int) -> bool:
+        """Whether an attribute row is the value of a field of numbers."""
+        return any(field.kind == "number" and row == field.offset + FIRST_VALUE for field in self.fields)
+
     def user_numbers(self, ids: Sequence[Any]) -> npt.NDArray[np.int64]:
         """Entity numbers of the caller's ids, -1 for ids that the dataset does not have."""
         return _numbers_of(self._user_lookup, ids)

@@ -105,12 +105,11 @@ def _look(values: pl.Series, present: pl.Series, n_distinct: int, declared: Atom
         return _numeric(words_of(values.name), text.head(_SAMPLE), numbers, n_distinct, len(values))
     if _measures(words_of(values.name), numbers) and numbers.null_count() <= _FEW_STRAYS * len(numbers):
         return _with_strays(text, numbers.is_null(), n_distinct)
-    is_decimal = text.str.contains(_DECIMAL_COMMA)
-    if bool(is_decimal.all()) and not _few_whole(text):
+    if has_decimal_comma(text):
         return _Look("number", "numbers with a decimal comma", decimal_comma=True)
     sample = text.head(_SAMPLE)
-    if not _few_whole(sample) and bool(is_decimal.head(_SAMPLE).all()):
-        return _with_strays(text, ~is_decimal, n_distinct)
+    if has_decimal_comma(sample):
+        return _with_strays(text, ~text.str.contains(_DECIMAL_COMMA), n_distinct)
     reason = _date_reason(sample)
     if reason:
         is_whole = len(sample) == len(text) or _date_reason(text)
@@ -121,6 +120,11 @@ def _look(values: pl.Series, present: pl.Series, n_distinct: int, declared: Atom
     if separator:
         return _Look("set", f"several values separated by '{separator}'", separator)
     return _textual(sample, n_distinct, len(text), len(values))
+
+
+def has_decimal_comma(text: pl.Series) -> bool:
+    """Whether texts are numbers such as 13,40."""
+    return bool(text.str.contains(_DECIMAL_COMMA).all()) and not _few_whole(text)
 
 
 def _as_declared(values: pl.Series, text: pl.Series, n_distinct: int, declared: AtomicType) -> _Look:

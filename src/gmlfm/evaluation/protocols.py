@@ -19,6 +19,7 @@ from gmlfm.arguments import one_of, whole_number
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.splits import Split
 from gmlfm.errors import DataError
+from gmlfm.evaluation import printing
 from gmlfm.evaluation.candidates import N_SAMPLED, Candidates, Pairs
 from gmlfm.evaluation.full import Report, rank_all
 from gmlfm.evaluation.metrics import (
@@ -54,6 +55,15 @@ class Evaluation:
     candidates_hash: str = ""
     groups: dict[str, dict[str, float]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return printing.one_line(self)
+
+    def __str__(self) -> str:
+        return printing.as_text(self)
+
+    def _repr_html_(self) -> str:
+        return printing.as_html(self)
 
     def by_group(self, names: Sequence[str], group_of: npt.NDArray[np.int8]) -> Evaluation:
         """With the means of each group of queries (newcomers apart from the known), and how many they are."""

@@ -20,6 +20,7 @@ from gmlfm.fitting.run import FittedRun, Refit
 from gmlfm.fitting.shards import ShardPlan
 from gmlfm.models.base import FitInputs, FitReport, Model
 from gmlfm.models.registry import authors_mistakes
+from gmlfm.progress import activity
 from gmlfm.training.best import BestWeights
 from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import DivergedError, NullObserver, Observer
@@ -40,7 +41,8 @@ def fit(
     refit = Refit.parse(refit)
     if settings.preset == "paper" and refit is not Refit.NONE:
         raise OptionError("the preset 'paper' trains on all but the test rows already; leave refit out.")
-    plan = make_plan(data, settings, split, split_options, device)
+    with activity("splitting"):
+        plan = make_plan(data, settings, split, split_options, device)
     if settings.training.threads is not None:
         torch.set_num_threads(settings.training.threads)
     if folder is not None:
@@ -69,9 +71,10 @@ def _fit(plan: FitPlan, refit: Refit, stage: Stage) -> FittedRun:
     """
     settings, report, selected = plan.settings, FitReport(), BestWeights()
     if refit is Refit.NONE or settings.info.cls.learns_in_epochs:
-        inputs = plan.selection_inputs()
+        with activity("encoding"):
+            inputs = plan.selection_inputs()
         model = settings.build(inputs.layout)
-        with authors_mistakes(settings.info.cls):
+        with authors_mistakes(settings.info.cls), activity(f"fitting {settings.model}"):
             report = model.fit(inputs, stage)
             if not settings.info.cls.learns_in_epochs:
                 report = _validated(plan, model, inputs, report)
@@ -80,9 +83,10 @@ def _fit(plan: FitPlan, refit: Refit, stage: Stage) -> FittedRun:
         selected.keep(model.state_dict())  # not the model: a large table beside the one in training may be too much
     message, interrupted = "", False
     try:
-        inputs = plan.refit_inputs(refit)
+        with activity("encoding for the refit"):
+            inputs = plan.refit_inputs(refit)
         model = settings.build(inputs.layout)
-        with authors_mistakes(settings.info.cls):
+        with authors_mistakes(settings.info.cls), activity(f"fitting {settings.model}, {refit.label}"):
             again = model.fit(inputs, replace(stage, epochs=max(report.best_epoch, 1)))
             diverged, interrupted = again.diverged, again.interrupted
     except (DivergedError, KeyboardInterrupt) as error:

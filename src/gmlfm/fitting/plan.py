@@ -14,6 +14,7 @@ import torch
 from gmlfm.arguments import shown
 from gmlfm.errors import DataError, OptionError
 from gmlfm.evaluation.metrics import default_metric
+from gmlfm.fitting.epochs import epochs_told
 from gmlfm.fitting.run import FittedRun, Refit
 from gmlfm.models.base import FitInputs, FitReport, Floats, Model, UserSide
 from gmlfm.models.episodic import EpisodicModel
@@ -138,7 +139,8 @@ class Stage:
         curve_file = None if self.folder is None or is_refit else self.folder / CURVE
         recorder = _Recorder(checkpoints, curve_file, trainer.epoch, self.observer)
         validate = None if is_refit else self.plan.validator(inputs)
-        trainer.fit(validate, self.plan.metric, recorder)
+        with epochs_told(trainer, validate, recorder) as (validate, observer):
+            trainer.fit(validate, self.plan.metric, observer)
         by_epoch: dict[int, dict[str, float]] = {entry["epoch"]: entry["validation"] for entry in recorder.curve}
         validation = by_epoch.get(trainer.best_epoch, {})
         protocol = self.plan.validation_protocol if validation else ""

@@ -6,32 +6,51 @@ import warnings
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.columns import Origin, as_field, as_ids, as_text
 from gmlfm.data.dataset import Side
 from gmlfm.data.interop import as_frame
-from gmlfm.data.schema import SideSchema
+from gmlfm.data.profiles import has_decimal_comma
+from gmlfm.data.schema import Field, SideSchema
 from gmlfm.errors import DataError, OptionError, did_you_mean
 from gmlfm.fitting import FittedRun
 
 _ORIGIN = Origin("the new items")
 
 
-def with_items(run: FittedRun, items: Any) -> FittedRun:
-    """The run with more items, known by their attributes alone."""
+def with_items(run: FittedRun, items: Any, *, update: bool = False) -> FittedRun:
+    """The run with more items, known by their attributes alone.
+
+    update: items of the catalogue may be among them; they take over the columns that the table has.
+    """
     if not run.model.inputs.attributes:
         raise OptionError(f"'{run.settings.model}' knows items by their ids alone; new ones need a model with attributes.")
     schema, side = run.data.schema.items, run.data.items
     if schema is None:
         raise OptionError("the data have no item table, so a new item could only be unknown in everything.")
     table = as_frame(items, "items")
-    ids = _new_ids(table, schema, side)
-    columns = [_new_column(table, field, side, len(ids)) for field in schema.fields]
-    fields = pl.concat([side.fields, pl.DataFrame(columns).cast(side.fields.schema)]) if columns else side.fields
-    titles = None if side.titles is None else pl.concat([side.titles, _titles(table, schema.title, len(ids))])
-    listed = None if side.listed is None else side.listed.extend_constant(None, len(ids))  # there from now on: no start
-    grown = Side(pl.concat([side.ids, ids.alias(side.ids.name)]), side.id_type, fields, titles, side.n_listed, listed)
+    ids = _given_ids(table, schema)
+    numbers = run.encoder.item_numbers(ids.to_list())
+    if (numbers >= 0).any() and not update:
+        raise DataError(
+            f"the item '{ids[int((numbers >= 0).argmax())]}' is in the catalogue already; leave it out, or change it with "
+            "update=True (gmlfm add-items --update)."
+        )
+    is_new, columns = numbers < 0, {}
+    for field in schema.fields:
+        given = _given_column(table, field, side, is_new)
+        columns[field.name] = _grown(side.fields[field.name], given, numbers, keeps=field.name not in table.columns)
+    fields = pl.DataFrame(columns).cast(side.fields.schema) if columns else side.fields
+    titles = side.titles
+    if titles is not None:
+        titles = _grown(titles, _titles(table, schema.title, len(ids)), numbers, keeps=schema.title not in table.columns)
+    n_new = int(is_new.sum())
+    listed = None if side.listed is None else side.listed.extend_constant(None, n_new)  # there from now on: no start
+    all_ids = pl.concat([side.ids, ids.filter(is_new).alias(side.ids.name)])
+    grown = Side(all_ids, side.id_type, fields, titles, side.n_listed, listed)
     data = replace(run.data, items=grown)
     encoder = replace(run.encoder, item_ids=grown.ids)
     encoded = replace(run.encoded, item=encoder.encode_part("item", grown.ids, grown.fields, len(grown)))
@@ -47,11 +66,22 @@ def with_items(run: FittedRun, items: Any) -> FittedRun:
     return replace(changed, model=run.model.over(changed.inputs.items))
 
 
-def _new_ids(table: pl.DataFrame, schema: SideSchema, side: Side) -> pl.Series:
+def _grown(old: pl.Series, given: pl.Series, numbers: npt.NDArray[np.int64], *, keeps: bool) -> pl.Series:
+    """The old values with the given ones in their place, and those of new items (number -1) behind. keeps: old ones stay."""
+    places, is_new = np.arange(len(old)), numbers < 0
+    if not keeps:
+        places[numbers[~is_new]] = len(old) + np.flatnonzero(~is_new)
+    both = pl.concat([old, given.cast(old.dtype).alias(old.name)])
+    return both.gather(np.concatenate([places, len(old) + np.flatnonzero(is_new)]))
+
+
+def _given_ids(table: pl.DataFrame, schema: SideSchema) -> pl.Series:
     known = [schema.id, *(field.name for field in schema.fields), *([schema.title] if schema.title else [])]
     for name in table.columns:
         if name not in known:
-            raise DataError(f"the new items have a column '{name}', which the model does not know{did_you_mean(name, known)}")
+            hint = did_you_mean(name, known)
+            message = f"the new items have a column '{name}', which the model does not know: it is left out"
+            warnings.warn(f"{message}{hint if 'did you mean' in hint else '.'}", stacklevel=5)
     if schema.id not in table.columns:
         raise DataError(f"the new items have no column '{schema.id}', which names them.")
     ids, _ = as_ids(table[schema.id], _ORIGIN)
@@ -59,17 +89,24 @@ def _new_ids(table: pl.DataFrame, schema: SideSchema, side: Side) -> pl.Series:
     if is_empty.any():
         where = _ORIGIN.locate(int(is_empty.arg_max() or 0))
         raise DataError(f"{where}: the column '{schema.id}' is empty; every new item needs an id, nothing was added.")
-    is_present = ids.is_in(side.ids.implode()) | ids.is_duplicated()
-    if is_present.any():
-        raise DataError(f"the item '{ids[int(is_present.arg_max() or 0)]}' is in the catalogue already, or comes twice.")
+    is_repeated = ids.is_duplicated()
+    if is_repeated.any():
+        raise DataError(f"the item '{ids[int(is_repeated.arg_max() or 0)]}' comes twice among the new items; give it once.")
     return ids
 
 
-def _new_column(table: pl.DataFrame, field: Any, side: Side, n: int) -> pl.Series:
+def _given_column(table: pl.DataFrame, field: Field, side: Side, is_new: npt.NDArray[np.bool_]) -> pl.Series:
     if field.name in table.columns:
-        return _finite(as_field(table[field.name], field, _ORIGIN).alias(field.name))
-    warnings.warn(f"the new items have no column '{field.name}'; it counts as missing.", stacklevel=5)
-    return pl.Series(field.name, [None], dtype=side.fields[field.name].dtype).new_from_index(0, n)
+        return _finite(as_field(table[field.name], field, _ORIGIN, _decimal(table[field.name], field)).alias(field.name))
+    if is_new.any():
+        warnings.warn(f"the new items have no column '{field.name}'; it counts as missing.", stacklevel=5)
+    return pl.Series(field.name, [None], dtype=side.fields[field.name].dtype).new_from_index(0, len(is_new))
+
+
+def _decimal(values: pl.Series, field: Field) -> str | None:
+    """A comma in a text file whose numbers have one, as in the table that the run was trained with, perhaps."""
+    is_text = field.kind == "number" and values.dtype == pl.String
+    return "," if is_text and has_decimal_comma(values.drop_nulls().str.strip_chars()) else None
 
 
 def _finite(values: pl.Series) -> pl.Series:

@@ -24,7 +24,8 @@ from gmlfm.fitting import FittedRun, Refit, fit
 from gmlfm.fitting.forgetting import without_user
 from gmlfm.forking import refuse_after_fork
 from gmlfm.models.base import Model
-from gmlfm.recommender import changes, reasons
+from gmlfm.progress import activity, shows_progress
+from gmlfm.recommender import changes, printing, reasons
 from gmlfm.recommender.candidates import candidate_items, caps_of
 from gmlfm.recommender.evaluating import evaluate_other, evaluate_part
 from gmlfm.recommender.ranking import rank_for_newcomer, rank_for_users, score_given_pairs
@@ -105,6 +106,13 @@ class Recommender:
         fitted = "not fitted" if run is None else f"fitted on '{run.data.name}', {run.refit.label}"
         return f"<Recommender('{self.settings.model}', '{self.settings.task}'{extra}): {fitted}>"
 
+    def __str__(self) -> str:
+        return printing.as_text(self)
+
+    def _repr_html_(self) -> str:
+        return printing.as_html(self)
+
+    @shows_progress
     def fit(
         self,
         data: Dataset | PreparedData,
@@ -116,6 +124,7 @@ class Recommender:
         resume: bool = False,
         force: bool = False,
         observer: Observer | None = None,
+        progress: bool | None = None,
     ) -> Recommender:
         """Hold out what `split` says, stop early on validation; refit=True then trains again on train + validation.
 
@@ -126,6 +135,7 @@ class Recommender:
         A folder with anything else in it is refused, and one with a run unless force=True replaces it. Users who were forgotten
         there are left out. Training that diverges raises DivergedError, and Ctrl-C raises TrainingInterrupted: with the best
         epoch before it fitted and saved, or, where nothing was learned, without a model (`is_fitted`).
+        progress: a bar on standard error; None shows it at a terminal and in a notebook, and nowhere else.
         """
         refuse_after_fork()
         if is_table(data):
@@ -242,7 +252,7 @@ class Recommender:
 
     def recommend_for(
         self,
-        attributes: Mapping[str, Any],
+        attributes: Mapping[str, Any] | None = None,
         history: Sequence[Any] = (),
         n: int = DEFAULT_N,
         *,
@@ -258,6 +268,7 @@ class Recommender:
         """
         state = self._fitted_state
         items = candidate_items(state.index, state.stock, n, filter, available, "interactions")
+        attributes = {} if attributes is None else attributes
         return rank_for_newcomer(state.run, attributes, history, n, items, caps_of(state.run, at_most), context)
 
     def predict(self, pairs: Any, *, context: Mapping[str, Any] | None = None) -> pl.DataFrame:
@@ -318,10 +329,13 @@ class Recommender:
                 marks = self._folder.mark(names, kind)
             self._state = _State(state.run, state.index, Stock.over(state.run.encoder, marks))
 
-    def add_items(self, items: Any) -> None:
-        """New items enter the catalogue from their attributes alone: a table with the columns of the item table."""
+    def add_items(self, items: Any, *, update: bool = False) -> None:
+        """New items enter the catalogue from their attributes alone: a table with the columns of the item table.
+
+        update=True: items that are in the catalogue take over the columns of the table; otherwise they are refused.
+        """
         with self._changing:
-            self._state = _State.of(changes.with_items(self.fitted, items), self.stock.marks)
+            self._state = _State.of(changes.with_items(self.fitted, items, update=update), self.stock.marks)
 
     def forget(self, user: Any) -> None:
         """The user's id, attributes, history and row are gone, and they are unknown from then on: here, and in every folder
@@ -345,6 +359,7 @@ class Recommender:
             self._state = _State.of(without_user(state.run, user), state.stock.marks)
             self._saved = self._state.run if is_saved else None
 
+    @activity("writing the run")
     def save(self, folder: str | Path, *, force: bool = False) -> None:
         """Write the run, so that the folder holds the old one or the new one, whatever happens.
 

@@ -49,13 +49,13 @@ def field_importance(run: FittedRun, *, retrain: bool, report: Callable[[str], N
     metric, sign = (default_metric("ndcg"), 1.0) if run.settings.task == "topn" else ("rmse", -1.0)
     with_all_fields = _validated(run, run.data, run.ranker)[metric]
     rows = []
-    for part, name in fields:
-        report(f"shuffling {part}.{name}")
+    for number, (part, name) in enumerate(fields, start=1):
+        report(f"shuffling {part}.{name}, field {number} of {len(fields)}")
         data = _with_side(run.data, part, _shuffled(_side(run.data, part), name, seed))
         lost = sign * (with_all_fields - _validated(run, data, _ranker_over(run, data))[metric])
         without = None
         if retrain:
-            report(f"training without {part}.{name}")
+            report(f"training without {part}.{name}, field {number} of {len(fields)}")
             other = fit(_dropped(run.data, part, name), run.settings, split=run.split.name, split_options=_options(run))
             if other.report.interrupted:
                 raise KeyboardInterrupt

@@ -28,14 +28,27 @@ def explain_pair(run: FittedRun, user: Any, item: Any, context: Mapping[str, Any
 def explain_item(run: FittedRun, user: UserSide, item: int) -> Explanation:
     """user: one."""
 
-    def names(rows: npt.NDArray[np.int64]) -> list[tuple[str, str, str]]:
-        return [(part, name, str(value)) for part, name, value in run.encoder.attribute_names(rows).rows()]
+    given = {"item": (run.data.items.fields, item), "user": (run.data.users.fields, int(user.numbers[0]))}
+
+    def names(rows: npt.NDArray[np.int64], x: npt.NDArray[np.float32]) -> list[tuple[str, str, str]]:
+        return [
+            (part, name, shown if number is None else _number(given.get(part), name, number))
+            for part, name, shown, number in run.encoder.attribute_values(rows, x).rows()
+        ]
 
     try:
         terms = run.model.explain(user, item)
     except NotSupportedError as error:
         raise _not_available(run, "an explanation") from error
     return explain(terms, names)
+
+
+def _number(given: tuple[pl.DataFrame, int] | None, name: str, decoded: float) -> str:
+    """As the table has it: x stands for an outlier's value only up to a limit."""
+    value = decoded
+    if given is not None and given[1] >= 0 and name in given[0].columns:
+        value = given[0][name][given[1]]
+    return f"{value:.0f}" if float(value).is_integer() and abs(value) < 1e15 else f"{value:.6g}"
 
 
 def _not_available(run: FittedRun, what: str) -> NotSupportedError:
@@ -117,6 +130,7 @@ def directions(run: FittedRun, n: int = 3, n_attributes: int = 5) -> pl.DataFram
         along[0] = 0.0  # padding
         for row in torch.argsort(-along.abs(), stable=True)[:n_attributes].tolist():
             part, name, value = run.encoder.attribute_names([row]).row(0)
-            rows.append((number + 1, float(share[number]), f"{part}.{name} = {value}", float(along[row])))
+            label = f"{part}.{name}" if run.encoder.is_number(row) else f"{part}.{name} = {value}"
+            rows.append((number + 1, float(share[number]), label, float(along[row])))
     schema = {"direction": pl.Int64, "share": pl.Float64, "attribute": pl.String, "along": pl.Float64}
     return pl.DataFrame(rows, schema=schema, orient="row")

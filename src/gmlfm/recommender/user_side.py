@@ -61,6 +61,7 @@ def _with_context(run: FittedRun, users: AttributeTable, context: Mapping[str, A
             raise OptionError(f"the data have no context, but {', '.join(context)} was given.")
         return users
     occasion = run.encoder.encode_part("context", None, _typed_row(declared, context or {}, "context"), 1)
+    _warn_of_unknown(run, occasion, context or {})
     ids = np.concatenate([users.ids, np.repeat(occasion.ids, len(users), 0)], axis=1)
     return AttributeTable(ids, np.concatenate([users.values, np.repeat(occasion.values, len(users), 0)], axis=1))
 

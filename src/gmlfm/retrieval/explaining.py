@@ -8,9 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from gmlfm.escaping import terminal_text
 from gmlfm.models.base import Terms
+from gmlfm.notebook import html_waterfall
 
-Names = Callable[[npt.NDArray[np.int64]], Sequence[tuple[str, str, str]]]  # rows -> (part, field, value)
+# rows, x -> (part, field, value)
+Names = Callable[[npt.NDArray[np.int64], npt.NDArray[np.float32]], Sequence[tuple[str, str, str]]]
+ALIKE = "the same for everything"  # the global term
+_MOST_SHOWN = 12
 
 
 @dataclass(frozen=True)
@@ -40,11 +45,43 @@ class Explanation:
             sums[fields] = sums.get(fields, 0.0) + term.value
         return _weightiest_first(sums)
 
+    def labels(self) -> dict[tuple[str, ...], str]:
+        """In words each key of `by_fields`: 'item.genre = Festival x user.age = 20-29'; members of a set are listed."""
+        values: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
+        for term in self.terms:
+            group = values.setdefault(tuple(sorted(term.fields)), {})
+            for field, attribute in zip(term.fields, term.attributes, strict=True):
+                group.setdefault(field, {})[attribute.removeprefix(f"{field} = ")] = None
+        return {fields: _label(fields, group) for fields, group in values.items()}
+
+    def steps(self) -> list[tuple[str, float]]:
+        """The weightiest groups of terms with what they add, and the rest as one: they sum to the score."""
+        labels = self.labels()
+        named = [(labels[fields], value) for fields, value in self.by_fields().items()]
+        rest = named[_MOST_SHOWN:]
+        return named[:_MOST_SHOWN] + ([(f"{len(rest)} more", sum(value for _, value in rest))] if rest else [])
+
+    def __str__(self) -> str:
+        rows = [f"{value:+10.4f}  {terminal_text(label)}" for label, value in self.steps()]
+        return "\n".join([*rows, f"{self.score:10.4f}  score"])
+
+    def __repr__(self) -> str:
+        most = [f", most {value:+.4f} of {terminal_text(label)}" for label, value in self.steps()[:1]]
+        return f"<Explanation of the score {self.score:.4f}: {len(self.terms)} terms{''.join(most)}>"
+
+    def _repr_html_(self) -> str:
+        return html_waterfall(f"What the score {self.score:.4f} consists of", self.steps(), self.score)
+
+
+def _label(fields: tuple[str, ...], values: dict[str, dict[str, None]]) -> str:
+    texts = [f"{field} = {', '.join(values[field])}" for field in dict.fromkeys(fields)]
+    return " x ".join(texts) + (" among themselves" if len(texts) < len(fields) else "") if texts else ALIKE
+
 
 def explain(terms: Terms, names: Names) -> Explanation:
     """The terms of a score by the names of their attributes."""
     fields, attributes = [], []
-    for side, field, shown in names(terms.ids):
+    for side, field, shown in names(terms.ids, terms.x):
         fields.append(f"{side}.{field}" if field != side else side)
         attributes.append(f"{fields[-1]} = {shown}")
     n_terms, x, distances = len(terms.ids), terms.x, terms.distance

@@ -11,13 +11,16 @@ from typing import Any
 from gmlfm.data.dataset import Dataset
 from gmlfm.errors import GmlfmError, OptionError
 from gmlfm.fitting.plan import chosen_device
+from gmlfm.progress import activity
 from gmlfm.storage import write_text
 from gmlfm.training.trainer import DivergedError
 from gmlfm.tuning.budget import LEAST_TRIALS, Budget
+from gmlfm.tuning.outlook import ComparisonOutlook
 from gmlfm.tuning.plan import Plan, stamp_folder
 from gmlfm.tuning.results import Results, file_name
 from gmlfm.tuning.rows import Comparison, read_comparison
 from gmlfm.tuning.search import Search
+from gmlfm.tuning.spaces import n_points
 from gmlfm.tuning.study import Report, Study, Tuned, tune
 
 
@@ -60,29 +63,45 @@ def compare(
         except GmlfmError as error:
             failures[model] = str(error)
 
+    outlook = ComparisonOutlook(plan.models, share, plan.seeds, 2.0 if plan.refits else 1.0)
+    for model, search in searches.items():
+        outlook.most_trials(model, n_points(search.space))
+
+    def searched(model: str, n_trials: int, seconds: float) -> None:
+        outlook.searched(model, n_trials, seconds)
+        if report is not None:
+            report(model, n_trials, seconds)
+
     def measure(model: str) -> None:
         if results.chosen(model) is None:
-            seconds = _first_trial(searches[model], share, report)
+            outlook.begin(model, "a first trial")
+            seconds = _first_trial(searches[model], share, searched)
             if seconds is not None:
                 needed[model] = seconds
 
     def search_and_test(model: str) -> None:
-        tuned = results.chosen(model) or results.choose(tune(searches[model], share, report))
+        outlook.begin(model, "searching")
+        tuned = results.chosen(model) or results.choose(tune(searches[model], share, searched))
+        outlook.searched(model, tuned.trials + tuned.failed, tuned.seconds)
         for seed in range(plan.seeds):
+            outlook.begin(model, f"training with seed {seed} ({seed + 1} of {plan.seeds}) for the test")
             if not results.has(model, seed):
                 if tested is not None:
                     tested(model, seed)
                 _test(data, plan, tuned, seed, results, threads, device)
+            outlook.tested(model, results.seconds(model, seed))
 
-    if share.seconds is not None:
+    with activity(outlook.words):
+        if share.seconds is not None:
+            for model in plan.models:
+                attempt(measure, model)
+            message = _too_little(needed, share.seconds, plan)
+            if note is not None and message:
+                note(message)
         for model in plan.models:
-            attempt(measure, model)
-        message = _too_little(needed, share.seconds, plan)
-        if note is not None and message:
-            note(message)
-    for model in plan.models:
-        if model not in failures:
-            attempt(search_and_test, model)
+            if model not in failures:
+                attempt(search_and_test, model)
+            outlook.close(model)
     write_text(out / "failures.json", json.dumps(failures, indent=1) + "\n")
     return read_comparison(data, out)
 
@@ -126,5 +145,6 @@ def _test(data: Dataset, plan: Plan, tuned: Tuned, seed: int, results: Results, 
     except DivergedError:
         if not recommender.is_fitted:  # otherwise its best epoch stands
             raise
-    evaluation = recommender.evaluate(protocol=plan.protocol)
+    with activity("testing"):
+        evaluation = recommender.evaluate(protocol=plan.protocol)
     results.add(tuned.model, seed, evaluation.queries, time.perf_counter() - started)

@@ -16,9 +16,11 @@ from optuna.trial import FrozenTrial, TrialState
 
 from gmlfm.errors import DataError, OptionError
 from gmlfm.models.settings import Real
+from gmlfm.progress import activity
 from gmlfm.recommender import Recommender
 from gmlfm.storage import write_text
 from gmlfm.tuning.budget import Budget, Cost
+from gmlfm.tuning.outlook import SearchOutlook
 from gmlfm.tuning.search import Search
 from gmlfm.tuning.spaces import as_point, defaults, n_points, untried_point
 from gmlfm.tuning.trial import run_trial
@@ -54,13 +56,15 @@ def tune(search: Search, budget: Budget, report: Report | None = None) -> Tuned:
 
     The seconds are those of trials that came to an end; a trial that was killed does not count.
     """
-    study = Study(search)
-    while True:
-        if report is not None:
-            report(search.model, len(study.ended), study.spent)
-        if not study.goes_on(budget):
-            return study.summary()
-        study.run_trial(budget)
+    study, outlook = Study(search), SearchOutlook(search.model, search.metric, budget)
+    with activity(outlook.words):
+        while True:
+            outlook.note(len(study.ended), study.spent, study.best_value)
+            if report is not None:
+                report(search.model, len(study.ended), study.spent)
+            if not study.goes_on(budget):
+                return study.summary()
+            study.run_trial(budget)
 
 
 class Study:
@@ -85,6 +89,12 @@ class Study:
     def best(self) -> FrozenTrial | None:
         is_complete = any(trial.state == TrialState.COMPLETE for trial in self.ended)
         return self._study.best_trial if is_complete else None
+
+    @property
+    def best_value(self) -> float | None:
+        """The validation figure of the best trial."""
+        best = self.best
+        return None if best is None else best.value
 
     @property
     def spent(self) -> float:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gmlfm.escaping import markdown_text
 from gmlfm.evaluation.metrics import default_metric
 from gmlfm.tuning.budget import LEAST_TRIALS
 from gmlfm.tuning.rows import Comparison, Row
+
+FIXED = "fixed settings"  # the last column, where there are some
+N_RESULTS = 6  # columns: the method, and what the test says of it; the others tell how it was found
 
 
 def _metrics(comparison: Comparison) -> tuple[str, str]:
@@ -15,7 +19,7 @@ def _metrics(comparison: Comparison) -> tuple[str, str]:
 
 def headings(comparison: Comparison) -> list[str]:
     main, other = (name.upper() for name in _metrics(comparison))
-    fixed = ["fixed settings"] if _has_fixed(comparison) else []
+    fixed = [FIXED] if _has_fixed(comparison) else []
     return [
         "method",
         main,
@@ -53,10 +57,12 @@ def text_rows(comparison: Comparison) -> list[list[str]]:
 
 def title(comparison: Comparison) -> str:
     refit = "refit on train + validation" if comparison.refit else "no refit"
-    return (
-        f"{comparison.data}, {comparison.task}, {comparison.split}, {comparison.protocol}, TEST, {refit}; {comparison.budget}, "
-        f"mean of {comparison.seeds} seed{'s' if comparison.seeds > 1 else ''}"
-    )
+    what = f"{comparison.data}, {comparison.task}, {comparison.split}, {comparison.protocol}, TEST, {refit}"
+    return f"{what}; {_budget(comparison)}, mean of {comparison.seeds} seed{'s' if comparison.seeds > 1 else ''}"
+
+
+def _budget(comparison: Comparison) -> str:
+    return comparison.budget.replace("1 trials ", "1 trial ") if comparison.budget.startswith("1 ") else comparison.budget
 
 
 def legend(comparison: Comparison) -> str:
@@ -77,10 +83,11 @@ _SECONDS = (
 
 
 def markdown(comparison: Comparison) -> str:
-    head = headings(comparison)
-    rows = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *text_rows(comparison))]
-    failures = [f"\n`{name}` could not take part: {why}" for name, why in comparison.failures.items()]
-    return "\n".join([f"# {title(comparison)}", "", *rows, "", legend(comparison), *failures]) + "\n"
+    """As a page; names and values of others cannot bring HTML, links or cells of their own."""
+    head, *rows = (list(map(markdown_text, cells)) for cells in (headings(comparison), *text_rows(comparison)))
+    table = ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *rows)]
+    failures = ["\n" + markdown_text(f"{name} could not take part: {why}") for name, why in comparison.failures.items()]
+    return "\n".join([f"# {markdown_text(title(comparison))}", "", *table, "", legend(comparison), *failures]) + "\n"
 
 
 def _against(row: Row) -> str:

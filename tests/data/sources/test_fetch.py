@@ -188,7 +188,7 @@ def test_a_person_is_asked_to_accept(tmp_path: Path, monkeypatch: pytest.MonkeyP
     terminal = io.StringIO()
     terminal.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr("sys.stdin", terminal)
-    monkeypatch.setattr("builtins.input", lambda _: answer)
+    monkeypatch.setattr("builtins.input", lambda: answer)
     archive = str(tmp_path / "made" / "ml-1m.zip")
     assert main(["data", "get", "ml-1m", "--from", archive, "--any-checksum", "--data-root", str(tmp_path)]) == code
     assert (tmp_path / "ml-1m").exists() == (code == 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import subprocess
@@ -15,6 +16,8 @@ import numpy as np
 import pytest
 
 from gmlfm.kernels.cpu import jit, losses
+from gmlfm.progress import watched_by
+from gmlfm.progress.displays import PlainDisplay
 
 
 @pytest.fixture
@@ -131,3 +134,18 @@ def test_a_save_to_the_index_waits_for_others(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert order == ["slow begins", "slow ends", "quick"]
+
+
+def test_whoever_watches_sees_the_first_call_get_its_code() -> None:
+    @jit.compiled
+    def triple(x: float) -> float:
+        return 3.0 * x
+
+    display = PlainDisplay(io.StringIO())
+    seen = []
+    with watched_by(display):
+        for _ in range(2):
+            with jit.compiling(triple):
+                seen.append([activity.words for activity in display.activities])
+                assert triple(2.0) == 6.0
+    assert seen == [["getting the training kernels ready"], []]

@@ -14,6 +14,7 @@ from gmlfm.data.sources.catalogue import SOURCES
 from gmlfm.data.sources.tables import Table, read_table
 from gmlfm.errors import DataError, did_you_mean
 from gmlfm.forking import refuse_after_fork
+from gmlfm.progress import activity
 from gmlfm.storage import cache_folder
 
 
@@ -24,7 +25,10 @@ def load_dataset(where: str | Path, *, data_root: str | Path | None = None, stri
     """
     refuse_after_fork()
     location = locate(where, data_root)
-    return bazaar_dataset() if location is None else load_schema(*location, strict=strict)
+    if location is not None:
+        return load_schema(*location, strict=strict)
+    with activity("making the built-in market"):
+        return bazaar_dataset()
 
 
 def description(name: str) -> Path:
@@ -82,15 +86,17 @@ def load_schema(schema: Schema, folder: Path, *, strict: bool = False) -> Datase
     tables: dict[str, Table] = {}
     for name, spec in (("interactions", schema.interactions), ("users", schema.users), ("items", schema.items)):
         if spec is not None and spec.path is not None:
-            tables[name] = read_table(spec.path, folder, spec.read)
-    data = Dataset.from_tables(
-        tables["interactions"].frame,
-        users=tables["users"].frame if "users" in tables else None,
-        items=tables["items"].frame if "items" in tables else None,
-        schema=schema,
-        strict=strict,
-        origins={name: table.origin for name, table in tables.items()},
-    )
+            with activity(f"reading {spec.path}"):
+                tables[name] = read_table(spec.path, folder, spec.read)
+    with activity("checking the tables"):
+        data = Dataset.from_tables(
+            tables["interactions"].frame,
+            users=tables["users"].frame if "users" in tables else None,
+            items=tables["items"].frame if "items" in tables else None,
+            schema=schema,
+            strict=strict,
+            origins={name: table.origin for name, table in tables.items()},
+        )
     read_warnings = tuple(warning for table in tables.values() for warning in table.warnings())
     return replace(data, warnings=read_warnings + data.warnings)
 

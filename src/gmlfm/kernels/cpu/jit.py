@@ -13,12 +13,14 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 from numba.core import config as _numba_config
 
+from gmlfm.progress import activity
 from gmlfm.storage import cache_folder, is_private
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -55,6 +57,12 @@ def warn_if_compiling(kernel: Callable[..., Any]) -> None:
         _log.warning("compiling the training kernels, about half a minute; %s cannot be written, so again next time", _root())
     elif not any(folder.rglob(f"*{dispatcher.py_func.__qualname__}*.nbc")):
         _log.warning("compiling the training kernels for this machine, about half a minute, once")
+
+
+def compiling(kernel: Callable[..., Any]) -> AbstractContextManager[object]:
+    """Around a call of the kernel: the first one in a process reads its code from the cache, or compiles it."""
+    dispatcher: Any = kernel
+    return nullcontext() if dispatcher.signatures else activity("getting the training kernels ready")
 
 
 def _root() -> Path:

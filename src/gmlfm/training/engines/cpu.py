@@ -18,7 +18,7 @@ from gmlfm.errors import DataError
 from gmlfm.kernels.codes import ACTIVATION_CODES, LOSS_CODES, OPTIMISER_CODES
 from gmlfm.kernels.cpu.arrays import Dense, Floats, Groups, Rows, Rule
 from gmlfm.kernels.cpu.barrier import break_off, new_meeting
-from gmlfm.kernels.cpu.jit import warn_if_compiling
+from gmlfm.kernels.cpu.jit import compiling, warn_if_compiling
 from gmlfm.kernels.cpu.pairs_transform import PairsShape, PairsWork
 from gmlfm.kernels.cpu.steps import run_steps
 from gmlfm.kernels.cpu.sums_arrays import SumsShape, SumsWork
@@ -92,7 +92,7 @@ class CpuEngine(ABC):
         rule = self.rule if loss is None else self.rule._replace(loss=LOSS_CODES[loss])
         work = self.work(min(groups_per_step, len(batch)), groups)
         warn_if_compiling(run_steps)
-        with _KERNEL_LOCK, one_blas_thread():
+        with _KERNEL_LOCK, one_blas_thread(), compiling(run_steps):
             self._run(rule, groups, groups_per_step, work, losses)
         self._packed.sync_optimiser()
         yield mean_loss(losses, len(batch), groups_per_step), batch.labels.size
