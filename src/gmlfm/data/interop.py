@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from gmlfm.errors import DataError
+from gmlfm.reading import READ_ERRORS, reason
 
 
 def as_frame(table: Any, name: str) -> pl.DataFrame:
@@ -28,8 +29,12 @@ def as_frame(table: Any, name: str) -> pl.DataFrame:
             return pl.DataFrame([_column(str(key), list(values)) for key, values in table.items()])
         return pl.DataFrame(table)
     except pl.exceptions.PolarsError as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"the {name} table cannot be used: {reason}; columns need one name and one length each.") from error
+        raise DataError(
+            f"the {name} table cannot be used: {reason(error)}; columns need one name and one length each."
+        ) from error
+    except READ_ERRORS as error:
+        # Half a surrogate pair, a number of 5,000 digits, lists in lists without end: what no text or number can be.
+        raise DataError(f"the {name} table holds a value that cannot be used ({reason(error)}).") from error
 
 
 def _pandas_column(name: str, column: Any) -> pl.Series:
@@ -52,8 +57,8 @@ def _column(name: str, values: list[Any]) -> pl.Series:
             column = pl.Series(name, values)
             if column.dtype != pl.Object:
                 return column
-        except (TypeError, pl.exceptions.PolarsError):
-            pass  # several kinds in one column, or one that polars has no type for
+        except (TypeError, OverflowError, pl.exceptions.PolarsError):
+            pass  # several kinds in one column, or one that polars has no type for, such as a number of 50 digits
     return pl.Series(name, [None if value is None else str(value) for value in values], dtype=pl.String)
 
 

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from gmlfm.errors import SchemaError, did_you_mean
+from gmlfm.reading import file_status, reason
+from gmlfm.streams import read_text
 
 Part = Literal["user", "context", "item"]
 Kind = Literal["category", "set", "number"]
 Weighting = Literal["none", "mean", "sqrt"]
 Repeats = Literal["merge", "keep"]
 SellsOnce = Literal["auto"] | bool
+_MOST_BYTES = 1 << 24  # of a dataset.toml
 
 
 @dataclass(frozen=True)
@@ -101,12 +104,14 @@ class Schema:
 
     @classmethod
     def from_toml(cls, path: Path) -> Schema:
+        if file_status(path) is None:
+            raise SchemaError(f"{path} could not be read (No such file or directory).")
         try:
-            content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+            content = tomllib.loads(read_text(path, _MOST_BYTES).replace("\r\n", "\n").replace("\r", "\n"))
         except OSError as error:
-            raise SchemaError(f"{path} could not be read ({error.strerror}).") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SchemaError(f"{path} is not a valid TOML file: {error}.") from error
+            raise SchemaError(f"{path} could not be read ({reason(error)}).") from error
+        except (ValueError, RecursionError) as error:
+            raise SchemaError(f"{path} is not a valid TOML file: {reason(error)}.") from error
         return cls.from_dict(content, source=str(path), needs_paths=True)
 
     @classmethod

@@ -13,6 +13,7 @@ from gmlfm.errors import DataError
 
 SEPARATORS = ("\t", ";", "::", "|", ",")
 _SAMPLE_LINES = 400
+_PLAIN = frozenset({"utf-8", "cp1252", "latin-1", "utf-16", "utf-32"})
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -28,7 +29,10 @@ def decode(data: bytes, encoding: str | None, name: str) -> tuple[str, str]:
         encoding = marked_encoding(data)
     for candidate in (encoding,) if encoding else ("utf-8", "cp1252", "latin-1"):
         try:
-            return data.decode(candidate).removeprefix("\ufeff"), candidate
+            text = data.decode(candidate).removeprefix("\ufeff")
+            if candidate not in _PLAIN:
+                text.encode()  # utf-7 and unicode_escape can write half a surrogate pair
+            return text, candidate
         except LookupError as error:
             raise DataError(f"{name}: the encoding '{candidate}' is not known; try utf-8 or latin-1.") from error
         except UnicodeDecodeError as error:

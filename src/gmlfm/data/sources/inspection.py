@@ -18,6 +18,7 @@ from gmlfm.data.sources.delimited import NULL_WORDS
 from gmlfm.data.sources.named import load_schema
 from gmlfm.data.sources.tables import Table, is_delimited, read_table
 from gmlfm.errors import DataError
+from gmlfm.reading import check_regular, file_status, is_folder
 from gmlfm.storage import write_text
 
 _ANY_NUMBER = 2**62
@@ -48,10 +49,12 @@ def inspect_files(paths: Sequence[Path], folder: Path, *, user: str | None = Non
     """Read each file, tolerating broken lines for now, and guess a schema with paths relative to `folder`."""
     tables: dict[str, Table] = {}
     for path in paths:
+        if is_folder(path):
+            raise DataError(f"{path} is a folder; name the files in it, such as {path}/*.csv.")
+        if file_status(path) is not None:
+            check_regular(path)  # it is read several times, which a pipe does not allow
         if any(path.resolve() == Path(other).resolve() for other in tables):
             raise DataError(f"{path} is given twice.")
-        if path.is_dir():
-            raise DataError(f"{path} is a folder; name the files in it, such as {path}/*.csv.")
         tables[str(path)] = _read_tolerantly(path)
     cleaned_tables = {name: _without_null_words(table) for name, table in tables.items()}
     dataset_name = folder.resolve().name or "data"
