@@ -12,6 +12,7 @@ from gmlfm.data.sources.catalogue import SOURCES, Request, Source
 from gmlfm.data.sources.download import Progress, check_room, checksum, download_file
 from gmlfm.data.sources.mercari import slug
 from gmlfm.errors import DataError, OptionError, did_you_mean
+from gmlfm.reading import is_regular
 from gmlfm.storage import new_folder, write_text
 
 _ACCEPTED = "accepted-terms.json"
@@ -84,10 +85,11 @@ def _archive(source: Source, files: Sequence[Path], root: Path, any_checksum: bo
     if not files:
         target = root / "downloads" / source.url.rsplit("/", 1)[1]
         if not target.exists() or source.md5 not in (None, checksum(target)):
-            download_file(source.url, target, source.md5, progress)
+            declared = round(source.megabytes * 1e6) or None
+            download_file(source.url, target, source.md5, progress, declared_bytes=declared)
         return target
     archive = files[0]
-    if not archive.is_file():
+    if not is_regular(archive):
         raise DataError(f"{archive} does not exist or is no file; --from names the archive.")
     if not any_checksum and source.md5 is not None and checksum(archive) != source.md5:
         raise DataError(
