@@ -162,11 +162,8 @@ def occasion(
     if spec.positive is None:
         positive = pl.Series("positive", [True]).new_from_index(0, table.height)
     else:
-        condition = Columns(
-            number=lambda name: as_number(column(table, name, origin, "positive"), origin, decimal),
-            text=lambda name: as_text(column(table, name, origin, "positive"), origin),
-        )
-        positive = holds(spec.positive, condition).alias("positive")
+        columns = Columns.of(table, origin, "positive", decimal, spec.context)
+        positive = holds(spec.positive, columns).alias("positive")
         if whole and not positive.any():
             raise DataError(f'{origin.name}: no row fulfils positive = "{spec.positive}", so there is nothing to recommend.')
     return [*result, positive]
