@@ -18,7 +18,7 @@ from gmlfm.data.columns import as_field, as_ids, as_text, column
 from gmlfm.data.schema import Field, ReadOptions, SideSchema
 from gmlfm.data.sources.chunks import read_chunks
 from gmlfm.data.sources.delimited import Broken
-from gmlfm.data.sources.preparing.plan import Plan
+from gmlfm.data.sources.preparing.plan import Plan, read_done
 from gmlfm.data.sources.tables import Table, is_delimited, is_parquet, matching
 from gmlfm.errors import DataError
 from gmlfm.storage import new_folder, write_text
@@ -124,7 +124,7 @@ def _refuse_ambiguous_dates(table: Table, name: str | None, time_format: str | N
 
 def _all_integer(plan: Plan, side: str, types: set[str]) -> bool:
     done = plan.work / f"{side}s" / "done.json"
-    listed = set(json.loads(done.read_text(encoding="utf-8"))["types"]) if done.exists() else set()
+    listed = set(read_done(done)["types"]) if done.exists() else set()
     return types | listed == {"integer"}
 
 
