@@ -125,3 +125,16 @@ def test_any_line_end_and_mark_will_do(tmp_path: Path) -> None:
     for end in ("\n", "\r\n", "\r"):
         (tmp_path / "dataset.toml").write_bytes(text.replace("\n", end).encode())
         assert Schema.from_toml(tmp_path / "dataset.toml").name == "x"
+
+
+def test_keys_are_texts_and_of_few_parts(tmp_path: Path) -> None:
+    for content in (3, [1], None, {3: "x"}, {"interactions": {None: "u"}}):
+        with pytest.raises(SchemaError, match=r"expected a (table of keys and values|text)\."):
+            Schema.from_dict(content)  # type: ignore[arg-type]
+    (tmp_path / "dataset.toml").write_text(".".join(["a"] * 1_000_000) + " = 1\n")
+    with pytest.raises(SchemaError, match=r"is not a valid TOML file: a key has more than 100 parts"):
+        Schema.from_toml(tmp_path / "dataset.toml")
+    dots = "." * 200
+    text = f'name = "{dots}" # {dots}\n# {dots}\n[interactions]\npath = \'{dots}\'\nuser = "u"\nitem = "i"\n'
+    (tmp_path / "dataset.toml").write_text(text)
+    assert Schema.from_toml(tmp_path / "dataset.toml").name == dots

@@ -114,8 +114,11 @@ def _without_header(text: str, options: ReadOptions, data: Dataset, roles: dict[
     """How to read a file whose first line is a row already; None where it is a header, as far as can be told."""
     separator, quote = options.separator or ",", options.quote or '"'
     mark = separator if len(separator) == 1 else "\x1f"
-    header = text.lstrip("\r\n").split("\n", 1)[0].rstrip("\r").replace(separator, mark)
-    cells = [cell.strip() for cell in next(csv.reader([header], delimiter=mark, quotechar=quote), [])]
+    header = re.split("[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0].replace(separator, mark)
+    try:
+        cells = [cell.strip() for cell in next(csv.reader([header], delimiter=mark, quotechar=quote), [])]
+    except csv.Error:
+        return None
     if all(name in cells for name in roles):
         return None
     declared = data.schema.interactions.read.columns

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -251,7 +252,7 @@ def _column_names(header: list[str], options: ReadOptions, name: str) -> list[st
     if options.columns is not None:
         return list(options.columns)
     names = [cell.strip() or f"column_{position}" for position, cell in enumerate(header, start=1)]
-    for position, column in enumerate(names):
-        if column in names[:position]:
-            raise DataError(f"{name} line 1: the column '{column}' occurs twice in the header; rename one of them.")
+    if len(set(names)) < len(names):
+        column = next(column for column, count in Counter(names).items() if count > 1)
+        raise DataError(f"{name} line 1: the column '{column}' occurs twice in the header; rename one of them.")
     return names
