@@ -211,3 +211,23 @@ def test_a_hostile_server_is_one_sentence_and_exit_2(
         assert message in sentence
         assert sentence.isprintable()
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["accepted-terms.json", "downloads"]
+
+
+@pytest.mark.parametrize("name", [name for name in catalogue.SOURCES if name != "bazaar"])
+@pytest.mark.parametrize(
+    "path", ["a\0b", "a" * 300, "gone", "/dev/zero", "\ud800"], ids=["nul", "long", "gone", "device", "half"]
+)
+def test_files_and_folders_that_cannot_be_are_one_sentence(tmp_path: Path, name: str, path: str) -> None:
+    with pytest.raises(DataError, match=r"cannot be a file's name|does not exist|no file|is not a folder|is a device"):
+        get_dataset(name, tmp_path / "root", files=[tmp_path / path], category="x")
+    assert not (tmp_path / "root").exists()
+
+
+@pytest.mark.parametrize("out", ["a\0b", "a" * 300, "file/below"])
+def test_places_that_cannot_be_are_one_sentence(tmp_path: Path, out: str) -> None:
+    movielens(tmp_path / "made")
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"cannot be a file's name|could not be written"):
+        get_dataset("ml-1m", tmp_path, files=[tmp_path / "made" / "ml-1m.zip"], any_checksum=True, out=tmp_path / out)
+    (tmp_path / "accepted-terms.json").write_text("[" * 50_000)
+    assert terms_to_accept("ml-1m", tmp_path) is not None

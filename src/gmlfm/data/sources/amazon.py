@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from gmlfm.errors import DataError
-from gmlfm.reading import parse_json, reason
+from gmlfm.reading import is_folder, parse_json, reading, reason
 from gmlfm.storage import new_folder
 from gmlfm.streams import open_bytes
 
@@ -74,7 +74,8 @@ def convert_amazon(name: str, reviews: Path, meta: Path | None, folder: Path) ->
 
 def amazon_files(name: str, category: str, files: Sequence[Path]) -> tuple[Path, Path | None]:
     """Which of the files (or of a folder's files) are the reviews and the meta data of a category, by their names."""
-    paths = [path for file in files for path in (sorted(file.iterdir()) if file.is_dir() else [file])]
+    with reading(", ".join(map(str, files))):
+        paths = [path for file in files for path in (sorted(file.iterdir()) if is_folder(file) else [file])]
     reviews, meta = ([path for path in paths if path.name.startswith(f"{kind}_{category}")] for kind in ("reviews", "meta"))
     if not reviews:
         raise DataError(f"'{name}' needs {NEEDED_FILES.format(category)}; no file named reviews_{category}* was given.")

@@ -78,7 +78,7 @@ def inspect_files(paths: Sequence[Path], folder: Path, *, user: str | None = Non
 
 def write_schema(inspected: Inspected, target: Path, *, force: bool = False) -> Dataset:
     """Load what the schema describes, and write the schema only if that succeeds."""
-    if target.exists() and not force:
+    if file_status(target) is not None and not force:
         raise DataError(f"{target} exists already; it was left as it is. Use --force to replace it.")
     data = load_schema(inspected.schema, target.parent)
     write_text(target, inspected.to_toml())
