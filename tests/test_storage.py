@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -60,6 +61,15 @@ def test_the_cache_is_where_linux_has_caches(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder() == tmp_path / ".cache" / "gmlfm"
     assert not cache_folder().exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the folder is the platform's")
+def test_without_a_home_the_cache_is_among_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No HOME, and a user that the system does not know: a `~` would become a folder of that name."""
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", dict[int, object]().__getitem__)
+    assert cache_folder() == Path(tempfile.gettempdir()) / f"gmlfm-{os.getuid()}"
 
 
 def test_free_memory_is_a_share_of_all() -> None:

@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import platformdirs
@@ -137,8 +137,14 @@ def _umask() -> int:
 
 
 def cache_folder() -> Path:
-    """The platform's folder for data that can be had again: ~/.cache/gmlfm on Linux."""
-    return platformdirs.user_cache_path("gmlfm", appauthor=False, opinion=False)
+    """The platform's folder for data that can be had again: ~/.cache/gmlfm on Linux; without a home, one in the folder for
+    temporary files."""
+    # Without a home (no HOME, a user that the system does not know) platformdirs raises, or leaves the `~` as it is.
+    with suppress(RuntimeError):
+        folder = platformdirs.user_cache_path("gmlfm", appauthor=False, opinion=False)
+        if folder.is_absolute():
+            return folder
+    return Path(tempfile.gettempdir()) / f"gmlfm-{os.getuid()}"
 
 
 def is_private(folder: Path) -> bool:

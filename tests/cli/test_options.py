@@ -40,6 +40,8 @@ def test_settings_in_the_order_of_their_precedence(tmp_path: Path) -> None:
         ({"settings": ["task=rating"]}, "task is an option of its own; use --task rating"),
         ({"threads": 0}, "--threads is 0; expected 1 or more"),
         ({"config": "gone.toml"}, "--config gone.toml cannot be read"),
+        ({"config": "/dev/zero"}, r"--config /dev/zero cannot be read \(/dev/zero is a device"),
+        ({"config": "a\0b"}, r"--config a\\x00b cannot be read"),
     ],
 )
 def test_wrong_settings_are_one_sentence(more: dict[str, object], message: str) -> None:
@@ -114,3 +116,10 @@ def test_the_help_of_train_ends_in_the_settings_as_they_are_declared(capsys: pyt
     shown = " ".join(capsys.readouterr().out.split())
     for row in settings_table():
         assert f"{row['name']} {row['default']} {row['meaning']}" in shown
+
+
+@pytest.mark.parametrize("content", ["k = " + "[" * 20_000, "k = " + "9" * 5_000, "k = \udcff"])
+def test_a_configuration_of_nonsense_is_one_sentence(tmp_path: Path, content: str) -> None:
+    (tmp_path / "c.toml").write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(OptionError, match=r"--config .*c\.toml cannot be read \("):
+        settings_of(Namespace(config=str(tmp_path / "c.toml"), settings=[], threads=None))

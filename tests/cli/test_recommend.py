@@ -42,6 +42,11 @@ def test_newcomers_by_attributes_and_history(run: str, capsys: pytest.CaptureFix
     assert "the item 'zz' of the history is unknown" in printed.err
 
 
+def test_more_available_ids_than_a_name_is_long(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ids = ",".join(f"t{number:09d}" for number in range(1, 400))
+    assert len(_rows([run, *USER, "-n", "3", "--available", ids], capsys)) == 3
+
+
 def test_available_items_by_ids_and_by_files(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ids = [row["item"] for row in _rows([run, *USER, "-n", "9"], capsys)][3:6]
     (tmp_path / "ids.txt").write_text("\n".join(ids) + "\n")

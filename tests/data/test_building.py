@@ -53,6 +53,17 @@ def test_unlisted_items_are_kept_and_counted_but_refused_when_strict() -> None:
         build(strict=True)
 
 
+def test_positive_may_ask_for_members_of_a_declared_set() -> None:
+    table = {"u": [1, 2, 3], "i": ["a", "b", "c"], "mood": ["calm|late", "busy", None]}
+    interactions = {"user": "u", "item": "i", "context": {"mood": {"kind": "set", "separator": "|"}}}
+    schema = {"interactions": {**interactions, "positive": "not mood contains 'late'"}}
+    assert Dataset.from_tables(table, schema=schema).interactions["positive"].to_list() == [False, True, False]
+    with pytest.raises(
+        SchemaError, match=r"the interactions table has no column 'moods', which positive names; did you mean 'mood'"
+    ):
+        Dataset.from_tables(table, schema={"interactions": {**interactions, "positive": "moods contains 'late'"}})
+
+
 def test_positive_is_a_condition_and_missing_does_not_fulfil_it() -> None:
     data = build(schema={**SCHEMA, "interactions": {**SCHEMA["interactions"], "positive": "stars >= 3 and on != 'tv'"}})
     assert data.interactions["positive"].to_list() == [False, True, True]

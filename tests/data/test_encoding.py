@@ -12,8 +12,9 @@ from hypothesis import given
 from gmlfm import Dataset, Encoder, make_split
 from gmlfm.data.attributes import FIRST_VALUE, PADDING, PARTS, AttributeTable, FieldCode
 from gmlfm.data.encoding import Encoded
-from gmlfm.errors import DataError
+from gmlfm.errors import DataError, OptionError
 from tests.data.arbitrary import datasets, plain
+from tests.fuzz.cases import DAMAGES, damaged, generator
 
 
 def fitted(data: Dataset) -> Encoder:
@@ -268,3 +269,27 @@ def test_numbers_are_decoded_from_x() -> None:
     assert shown[1][1] == ("item", "price", "(missing)", None)
     assert shown[2][1][3] == 40.0
     assert [encoder.is_number(int(row)) for row in table.ids[0]] == [False, True, False]
+
+
+def test_any_damage_to_a_saved_encoder_is_harmless_or_refused(tmp_path: Path) -> None:
+    encoder = fitted(plain([1, 2, 3, 1], [1, 2, 3, 3]))
+    encoder.save(tmp_path / "e")
+    n_refused = 0
+    for path in sorted((tmp_path / "e").iterdir()):
+        content = path.read_bytes()
+        for number in range(2 * len(DAMAGES)):
+            path.write_bytes(damaged(content, DAMAGES[number % len(DAMAGES)], generator(path.name, number)))
+            try:
+                assert Encoder.load(tmp_path / "e").hash == encoder.hash
+            except DataError:
+                n_refused += 1
+        path.write_bytes(content)
+    assert n_refused > 30
+
+
+@pytest.mark.parametrize("user", ["\ud800", 10**5_000], ids=["half a pair", "digits"])
+def test_an_id_that_is_no_text_is_one_sentence(user: object) -> None:
+    encoder = fitted(plain([1, 2, 3], [1, 2, 3]))
+    for ask in (encoder.user_numbers, encoder.item_numbers, encoder.ids_given):
+        with pytest.raises(OptionError, match=r"an id cannot be used \(.*\); ids are texts or numbers"):
+            ask([user])

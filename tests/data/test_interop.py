@@ -50,6 +50,10 @@ def test_pandas_floats_of_whole_numbers_are_still_integer_ids() -> None:
         (pd.Series(["a"]), "is a Series; expected a polars"),
         ({"u": [1, 2], "i": [1]}, "columns need one name and one length each"),
         (pd.DataFrame([[1, 2]], columns=["u", "u"]), "columns need one name and one length each"),
+        ({"u": ["\ud800"], "i": [1]}, "interactions table holds a value that cannot be used"),
+        (pd.DataFrame({"u": ["\ud800"], "i": [1]}, dtype=object), "interactions table holds a value that cannot be used"),
+        ({"u": [10**5_000, "a"], "i": [1, 2]}, "interactions table holds a value that cannot be used"),
+        ({"u": 5, "i": [1]}, "interactions table holds a value that cannot be used"),
     ],
 )
 def test_what_is_no_table_is_refused(table: Any, message: str) -> None:
@@ -67,3 +71,9 @@ def test_pandas_dates_of_any_unit_and_odd_kinds() -> None:
     )
     assert data.interactions["time"].to_list() == [1577836800000000, 1577923200000000]
     assert data.context["p"].to_list() == ["2020-01", "2020-02"]
+
+
+def test_numbers_of_fifty_digits_are_ids_as_they_are_written() -> None:
+    data = Dataset.from_tables({"u": [1, 10**50], "i": [2**70, 3]}, schema={"interactions": {"user": "u", "item": "i"}})
+    assert sorted(data.users.ids) == ["1", str(10**50)]
+    assert sorted(data.items.ids) == [str(2**70), "3"]

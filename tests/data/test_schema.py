@@ -7,7 +7,7 @@ import pytest
 
 from gmlfm import Schema
 from gmlfm.data.schema import Field, ReadOptions
-from gmlfm.errors import SchemaError
+from gmlfm.errors import DataError, GmlfmError, SchemaError
 
 CONTRACT = """
 name = "my-shop"
@@ -107,3 +107,48 @@ def test_broken_toml_names_the_file_and_the_place(tmp_path: Path) -> None:
         Schema.from_toml(path)
     with pytest.raises(SchemaError, match="could not be read"):
         Schema.from_toml(tmp_path / "other.toml")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"name = " + b"[" * 10_000, "is not a valid TOML file: it is nested too deeply"),
+        (b"a." * 20_000 + b"b = 1", "dataset"),
+        (b"n = " + b"9" * 5_000, "is not a valid TOML file: Exceeds the limit"),
+        (b"name = \xff", "is not a valid TOML file"),
+        (b"\0", "is not a valid TOML file"),
+        (b"# " + b"x" * (1 << 24), "is longer than 16 MiB; is it the file that was meant"),
+    ],
+    ids=["arrays", "tables", "digits", "bytes", "nul", "long"],
+)
+def test_a_toml_file_of_nonsense_is_one_sentence(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "dataset.toml").write_bytes(content)
+    with pytest.raises(GmlfmError) as caught:
+        Schema.from_toml(tmp_path / "dataset.toml")
+    assert message in str(caught.value)
+
+
+def test_a_device_is_no_toml_file(tmp_path: Path) -> None:
+    (tmp_path / "dataset.toml").symlink_to("/dev/zero")
+    with pytest.raises(DataError, match=r"dataset\.toml is a device; expected a file"):
+        Schema.from_toml(tmp_path / "dataset.toml")
+
+
+def test_any_line_end_and_mark_will_do(tmp_path: Path) -> None:
+    text = '\ufeffname = "x"\n[interactions]\npath = "t.csv"\nuser = "u"\nitem = "i"\n'
+    for end in ("\n", "\r\n", "\r"):
+        (tmp_path / "dataset.toml").write_bytes(text.replace("\n", end).encode())
+        assert Schema.from_toml(tmp_path / "dataset.toml").name == "x"
+
+
+def test_keys_are_texts_and_of_few_parts(tmp_path: Path) -> None:
+    for content in (3, [1], None, {3: "x"}, {"interactions": {None: "u"}}):
+        with pytest.raises(SchemaError, match=r"expected a (table of keys and values|text)\."):
+            Schema.from_dict(content)  # type: ignore[arg-type]
+    (tmp_path / "dataset.toml").write_text(".".join(["a"] * 1_000_000) + " = 1\n")
+    with pytest.raises(SchemaError, match=r"is not a valid TOML file: a key has more than 100 parts"):
+        Schema.from_toml(tmp_path / "dataset.toml")
+    dots = "." * 200
+    text = f'name = "{dots}" # {dots}\n# {dots}\n[interactions]\npath = \'{dots}\'\nuser = "u"\nitem = "i"\n'
+    (tmp_path / "dataset.toml").write_text(text)
+    assert Schema.from_toml(tmp_path / "dataset.toml").name == dots

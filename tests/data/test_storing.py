@@ -13,6 +13,7 @@ from gmlfm import Dataset, make_split
 from gmlfm.data.storing import load_saved_dataset, load_split, save_dataset, save_split
 from gmlfm.errors import DataError
 from tests.data.arbitrary import build, datasets, random_plain
+from tests.fuzz.cases import DAMAGES, damaged, generator
 
 
 @given(data=datasets())
@@ -99,3 +100,34 @@ def test_what_is_damaged_or_gone_is_refused(tmp_path: Path) -> None:
         load_split(tmp_path)
     with pytest.raises(DataError, match="no readable data"):
         load_saved_dataset(tmp_path / "gone")
+
+
+def test_any_damage_is_harmless_or_refused(tmp_path: Path) -> None:
+    """Flips, cuts and edits of each file: what is loaded is what was saved, or a DataError comes."""
+    data = build()
+    save_dataset(data, tmp_path)
+    save_split(make_split(data, "random"), tmp_path)
+    split_hash = load_split(tmp_path).hash
+    n_refused = 0
+    for path in sorted(tmp_path.iterdir()):
+        content = path.read_bytes()
+        for number in range(2 * len(DAMAGES)):
+            path.write_bytes(damaged(content, DAMAGES[number % len(DAMAGES)], generator(path.name, number)))
+            try:
+                assert load_saved_dataset(tmp_path).content_hash == data.content_hash
+                assert load_split(tmp_path).hash == split_hash
+            except DataError:
+                n_refused += 1
+        path.write_bytes(content)
+    assert n_refused > 50
+
+
+@pytest.mark.parametrize("content", ["[]", "3", "null", "[" * 50_000, '{"schema": 3}', '{"group_names": 5}'])
+def test_json_of_nonsense_is_refused(tmp_path: Path, content: str) -> None:
+    data = build()
+    save_dataset(data, tmp_path)
+    save_split(make_split(data, "random"), tmp_path)
+    for name, load in (("dataset.json", load_saved_dataset), ("split.json", load_split)):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(DataError, match="holds no readable"):
+            load(tmp_path)

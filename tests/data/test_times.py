@@ -146,3 +146,12 @@ def test_kinds_that_are_no_time_and_formats_that_cannot_be() -> None:
     with pytest.raises(DataError):
         as_times(pl.Series("t", ["2020-01-01 05"]), ORIGIN, "%Y-%m-%d %H")
     assert as_times(pl.Series("t", [2**63 + 5], dtype=pl.UInt64), ORIGIN).to_list() == [float(2**63)]
+
+
+@pytest.mark.parametrize("dtype", [pl.Int128, pl.UInt64, pl.Int64, pl.Int8])
+def test_numbers_beyond_64_bits_are_floats(dtype: type[pl.DataType]) -> None:
+    small = as_times(pl.Series("t", [1, None, 7], dtype=dtype), Origin("t"))
+    assert (small.dtype, small.to_list()) == (pl.Int64, [1, None, 7])
+    if dtype in (pl.Int128, pl.UInt64):
+        large = as_times(pl.Series("t", [1, None, 2**63 + 1], dtype=dtype), Origin("t"))
+        assert (large.dtype, large.to_list()) == (pl.Float64, [1.0, None, 2.0**63])

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -60,8 +61,9 @@ def test_variety_is_kept_within_the_ranking(trained: Recommender) -> None:
 @pytest.mark.parametrize(
     ("at_most", "message"),
     [
-        ({"color": 2}, "no single-valued item field; did you mean 'colour'"),
-        ({"tags": 2}, "at_most names 'tags', which is no single-valued item field"),
+        ({"color": 2}, "at_most names 'color', which is no item field; did you mean 'colour'"),
+        ({3: 2}, "at_most names '3', which is no item field"),
+        ({"tags": 0}, "at_most of 'tags' is 0"),
         ({"colour": 2, "price": 1}, "expected one field"),
         ("colour", "at_most is 'colour'; expected one field"),
         ({"colour": 0}, "at_most of 'colour' is 0"),
@@ -76,8 +78,12 @@ def test_wrong_caps_are_refused(at_most: Any, message: str, trained: Recommender
 
 def test_a_filter_takes_single_values(trained: Recommender) -> None:
     assert trained.recommend(["u1"], 1, filter="item = 'i3'", seen=True)["item"].to_list() == ["i3"]
-    with pytest.raises(OptionError, match="filter names 'tags', which is a set"):
+    with pytest.raises(GmlfmError, match="tags is a set, which = cannot compare; write tags contains 'x'"):
         trained.recommend(["u1"], filter="tags = 'x'")
+    with pytest.raises(GmlfmError, match="price is a number, which no text can be compared with"):
+        trained.recommend(["u1"], filter="price < 'abc'")
+    with pytest.raises(OptionError, match="filter compares colour with a number, but it holds texts such as 'red'"):
+        trained.recommend(["u1"], filter="colour < 5")
     with pytest.raises(OptionError, match="filter is 3; expected a condition"):
         trained.recommend(["u1"], filter=3)  # type: ignore[arg-type]
 
@@ -117,3 +123,56 @@ def test_where_everything_is_sold_sold_items_are_recommended_and_a_warning_says_
     assert caught[0].filename == __file__
     recommender.add_items(pl.DataFrame({"item": ["n0"], "colour": ["red"]}))
     assert set(recommender.recommend(["nobody"], 3)["item"]) == {"e0", "e1", "n0"}
+
+
+@pytest.fixture(scope="module")
+def tagged() -> Recommender:
+    """Thirty items with sets of tags, some empty and some missing, and a name that a filter must quote."""
+    rng = np.random.default_rng(4)
+    tags = [[f"t{tag}" for tag in np.flatnonzero(rng.random(6) < 0.3)] for _ in range(30)]
+    items = pl.DataFrame(
+        {
+            "item": [f"i{n}" for n in range(30)],
+            "tags": [None if n % 11 == 0 else tags[n] for n in range(30)],
+            "Age group": [("old", "new")[n % 2] for n in range(30)],
+        },
+        schema_overrides={"tags": pl.List(pl.String)},
+    )
+    rows = {"user": [f"u{n % 9}" for n in range(90)], "item": [f"i{(n * 7) % 30}" for n in range(90)]}
+    schema = {
+        "interactions": {"user": "user", "item": "item"},
+        "items": {"id": "item", "fields": {"tags": {"kind": "set"}, "Age group": "category"}},
+    }
+    data = Dataset.from_tables(pl.DataFrame(rows), items=items, schema=schema)
+    return Recommender("fm", k=2, epochs=1, threads=1).fit(data, "none")
+
+
+def tags_of(recommender: Recommender) -> dict[str, list[str]]:
+    items = recommender.fitted.data.items
+    return {item: tags or [] for item, tags in zip(items.ids, items.fields["tags"].to_list(), strict=True)}
+
+
+@pytest.mark.filterwarnings("ignore:n is 30")
+def test_a_filter_takes_sets_and_odd_names(tagged: Recommender) -> None:
+    tags = tags_of(tagged)
+    chosen = tagged.recommend(["u1"], 30, filter="tags contains 't2' and `Age group` = 'new'", seen=True)["item"]
+    assert set(chosen) == {item for item, members in tags.items() if "t2" in members and int(item[1:]) % 2}
+    chosen = tagged.recommend(["u1"], 30, filter="tags in ('t0', 't1') or item like 'i_'", seen=True)["item"]
+    assert set(chosen) == {item for item, members in tags.items() if {"t0", "t1"} & set(members) or len(item) == 2}
+    with pytest.raises(GmlfmError, match="a name like that goes in backticks: `Age group`"):
+        tagged.recommend(["u1"], filter="Age group = 'new'")
+
+
+@pytest.mark.parametrize("most", [1, 2, 4])
+@pytest.mark.parametrize("n", [1, 5, 30])
+def test_of_a_set_an_item_counts_for_each_of_its_members(tagged: Recommender, most: int, n: int) -> None:
+    tags = tags_of(tagged)
+    ranked = tagged.recommend(["u1", "u5"], 30, seen=True)
+    capped = tagged.recommend(["u1", "u5"], n, seen=True, at_most={"tags": most})
+    for user in ("u1", "u5"):
+        expected: list[str] = []
+        for item in ranked.filter(pl.col("user") == user)["item"]:
+            is_full = any(sum(member in tags[other] for other in expected) >= most for member in tags[item])
+            if len(expected) < n and not is_full:
+                expected.append(item)
+        assert capped.filter(pl.col("user") == user)["item"].to_list() == expected

@@ -8,6 +8,12 @@ from hypothesis import strategies as st
 from gmlfm.retrieval import Cap, best_items
 
 
+def groups_of(cap: Cap, item: int) -> set[int]:
+    if cap.starts is None:
+        return {int(cap.groups[item])} - {-1}
+    return set(cap.groups[cap.starts[item] : cap.starts[item + 1]].tolist())
+
+
 def slow(scores: np.ndarray, items: np.ndarray, n: int, left_out: list[np.ndarray], caps: list[Cap]) -> list[list[int]]:
     """Item after item: the best that is left and that every cap still allows; ties by place."""
     result = []
@@ -20,8 +26,9 @@ def slow(scores: np.ndarray, items: np.ndarray, n: int, left_out: list[np.ndarra
                 if item not in excluded
                 and item not in chosen
                 and all(
-                    cap.groups[item] < 0 or sum(cap.groups[other] == cap.groups[item] for other in chosen) < cap.most
+                    sum(group in groups_of(cap, other) for other in chosen) < cap.most
                     for cap in caps
+                    for group in groups_of(cap, item)
                 )
             ]
             if not allowed:
@@ -44,6 +51,19 @@ def test_it_is_the_obvious_top_n(seed: int, n: int, capped: bool, most: int) -> 
         assert top.items[row][top.items[row] >= 0].tolist() == chosen
         place = {int(item): index for index, item in enumerate(items)}
         np.testing.assert_array_equal(top.scores[row, : len(chosen)], [scores[row, place[item]] for item in chosen])
+
+
+@given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 3), st.integers(0, 4))
+def test_an_item_of_several_groups_counts_for_each(seed: int, n: int, most: int, n_groups: int) -> None:
+    rng = np.random.default_rng(seed)
+    items = np.sort(rng.choice(15, 9, replace=False)).astype(np.int32)
+    scores = rng.integers(0, 4, (3, 9)).astype(np.float32)
+    sizes = rng.integers(0, n_groups + 1, 15)
+    groups = [rng.choice(5, size, replace=False) for size in sizes]
+    cap = Cap(np.concatenate([*groups, np.empty(0)]).astype(np.int32), most, np.concatenate(([0], np.cumsum(sizes))))
+    left_out = [rng.choice(15, 2, replace=False).astype(np.int32) for _ in range(3)]
+    top = best_items(scores.copy(), items, n, left_out, [cap])
+    assert [row[row >= 0].tolist() for row in top.items] == slow(scores, items, min(n, 9), left_out, [cap])
 
 
 def test_several_caps_hold_together() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from gmlfm.errors import DataError
@@ -43,3 +44,16 @@ def test_what_is_missing_or_damaged_is_made_again_or_named(tmp_path: Path) -> No
         assert not results.has(MODEL, 0)
         with pytest.raises(DataError, match=r"is missing or damaged .*; run the comparison again"):
             results.seconds(MODEL, 0) if suffix == "json" else results.queries(MODEL, 0)
+
+
+def test_a_result_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise pl.exceptions.ComputeError("No space left on device")
+
+    results = Results(tmp_path)
+    results.add(MODEL, 0, {"ndcg@10": np.array([1.0])}, 1.0)
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
+    with pytest.raises(DataError, match=r"-0\.parquet could not be written \(No space left on device\)"):
+        results.add(MODEL, 0, {"ndcg@10": np.array([0.0])}, 1.0)
+    np.testing.assert_array_equal(results.queries(MODEL, 0)["ndcg@10"], [1.0])
+    assert len(list((tmp_path / "results").iterdir())) == 2

@@ -15,8 +15,10 @@ import polars as pl
 from gmlfm.data.schema import ReadOptions
 from gmlfm.data.sources.tables import read_table
 from gmlfm.data.splits import AUTO, SPLITS
-from gmlfm.errors import OptionError, did_you_mean
+from gmlfm.errors import DataError, OptionError, did_you_mean
 from gmlfm.progress import activity
+from gmlfm.reading import READ_ERRORS, reason
+from gmlfm.streams import read_text
 
 if TYPE_CHECKING:
     from gmlfm.recommender import Recommender
@@ -25,6 +27,7 @@ DATA_HELP = "a name, a folder with a dataset.toml, or the path of a .toml"
 MODEL_HELP = "see gmlfm models; or module:Class, a model of your own (default: gml-fm)"
 TABLE_HELP = "csv, tsv, jsonl (each also .gz) or parquet"
 SPLIT_FILES = ("train", "validation", "test", "validation-candidates", "test-candidates")
+_LONGEST_CONFIG = 1 << 20
 _OWN_OPTIONS = {"device", "model", "preset", "task"}
 
 
@@ -135,9 +138,9 @@ def settings_of(options: argparse.Namespace) -> dict[str, Any]:
     config = getattr(options, "config", None)
     if config:
         try:
-            settings.update(tomllib.loads(Path(config).read_text(encoding="utf-8-sig")))
-        except (OSError, ValueError) as error:
-            raise OptionError(f"--config {config} cannot be read ({error}).") from error
+            settings.update(tomllib.loads(read_text(config, _LONGEST_CONFIG)))
+        except (DataError, *READ_ERRORS) as error:
+            raise OptionError(f"--config {config} cannot be read ({reason(error)}).") from error
     settings.update(set_values(options))
     for name in settings.keys() & _OWN_OPTIONS:
         raise OptionError(f"{name} is an option of its own; use --{name} {settings[name]}.")

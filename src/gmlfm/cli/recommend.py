@@ -21,9 +21,12 @@ from gmlfm.cli.options import (
     shared_options,
 )
 from gmlfm.cli.output import console_for, note, print_json, show_rows, users_not_known, verbatim, warnings_as_notes
+from gmlfm.data.sources.dialect import decode
 from gmlfm.errors import DataError, OptionError
 from gmlfm.progress import activity
+from gmlfm.reading import is_regular
 from gmlfm.storage import new_file, refuse_special_file, reporting_write_errors, write_text
+from gmlfm.streams import read_bytes
 
 if TYPE_CHECKING:
     from gmlfm.recommender import Recommender
@@ -64,10 +67,12 @@ def add_to(commands: Any) -> None:
     )
     parser.add_argument("-n", type=int, default=10, help="how many items (default: 10)")
     parser.add_argument(
-        "--filter", metavar="EXPR", help="a condition on item fields, such as \"condition != 'worn' and price < 50\""
+        "--filter",
+        metavar="EXPR",
+        help="a condition on item fields, such as \"condition != 'worn' and price < 50\" or \"tags contains 'new'\"",
     )
     parser.add_argument("--available", metavar="FILE|ID,...", help="only these items: ids, or a table with a column of them")
-    parser.add_argument("--at-most", metavar="FIELD=N", help="at most N items of the same value of a field, such as category=2")
+    parser.add_argument("--at-most", metavar="FIELD=N", help="at most N items of the same value of a field, or member of a set")
     parser.add_argument(
         "--candidates", metavar="KIND", help="interactions (items that occur in them, the default) or catalogue (all)"
     )
@@ -145,12 +150,12 @@ def _choices(options: argparse.Namespace) -> dict[str, Any]:
 def _available(text: str, recommender: Recommender) -> list[str]:
     """Ids from the text itself, from the lines of a .txt file, or from a table's column of items."""
     path = Path(text)
-    if not path.is_file():
+    if not _is_file(path):
         if path.suffix.lower() in _FILE_ENDINGS:
             raise DataError(f"--available {text} does not exist; check path.")
         return comma_list(text)
     if path.suffix.lower() == ".txt":
-        return path.read_text(encoding="utf-8-sig").split()
+        return decode(read_bytes(path), None, text)[0].split()
     frame = read_file(text)
     schema = recommender.fitted.data.schema
     names = ["item", schema.interactions.item, *([schema.items.id] if schema.items else [])]
@@ -159,6 +164,13 @@ def _available(text: str, recommender: Recommender) -> list[str]:
         expected = " or ".join(f"'{name}'" for name in dict.fromkeys(names))
         raise DataError(f"--available {text} has the columns {', '.join(frame.columns)}; expected {expected}.")
     return frame[column].drop_nulls().cast(pl.String).to_list()
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return is_regular(path)
+    except DataError:
+        return False  # many ids are longer than a name can be
 
 
 def _write_all(recommender: Recommender, options: argparse.Namespace, choices: dict[str, Any]) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from gmlfm.data.columns import IdType, Origin, as_field, as_ids, as_number, as_text, column, finite
-from gmlfm.data.conditions import left_out_note, nothing_used, rows_that_hold, used_rows
 from gmlfm.data.dataset import Dataset, Side
+from gmlfm.data.row_filter import left_out_note, nothing_used, rows_that_hold, used_rows
 from gmlfm.data.schema import InteractionsSchema, Schema, SideSchema
 from gmlfm.data.times import ambiguity_warning, as_times
 from gmlfm.errors import DataError, SchemaError
@@ -174,7 +174,7 @@ def occasion(
     if spec.positive is None:
         positive = pl.Series("positive", [True]).new_from_index(0, table.height)
     else:
-        positive = rows_that_hold(spec.positive, table, origin, decimal, "positive").alias("positive")
+        positive = rows_that_hold(spec.positive, table, spec, origin, "positive").alias("positive")
         if whole and not positive.any():
             raise DataError(f'{origin.name}: no row fulfils positive = "{spec.positive}", so there is nothing to recommend.')
     return [*result, positive]

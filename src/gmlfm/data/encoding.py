@@ -34,7 +34,8 @@ from gmlfm.data.attributes import (
 )
 from gmlfm.data.columns import IdType
 from gmlfm.data.dataset import Dataset, Rows
-from gmlfm.errors import DataError
+from gmlfm.errors import DataError, OptionError
+from gmlfm.reading import READ_ERRORS, parse_json, read_parquet, reason
 from gmlfm.storage import new_folder
 
 _FORMAT = 1
@@ -187,7 +188,7 @@ class Encoder:
 
     def ids_given(self, users: Sequence[Any]) -> pl.Series:
         """The caller's user ids, of the dataset or not, in the type of its ids; as text where one cannot be of that type."""
-        texts = pl.Series("user", [_id_text(user) for user in users], dtype=pl.String)
+        texts = _id_texts("user", users)
         typed = texts.cast(self._user_dtype, strict=False)
         return texts if typed.null_count() > texts.null_count() else typed
 
@@ -240,27 +241,35 @@ class Encoder:
     def load(cls, folder: str | Path) -> Encoder:
         folder = Path(folder)
         try:
-            metadata = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
+            metadata = parse_json((folder / "encoder.json").read_text(encoding="utf-8"))
             if metadata["format"] != _FORMAT:
                 raise DataError(
                     f"{folder} holds an encoder of format {metadata['format']}, this version reads {_FORMAT}; update gmlfm."
                 )
             fields = tuple(FieldCode(**field) for field in metadata["fields"])
-            values = pl.read_parquet(folder / "values.parquet")
+            values = read_parquet(folder / "values.parquet")
             by_field = tuple(values.filter(pl.col("field") == index)["value"].alias("value") for index in range(len(fields)))
-            users, items = (pl.read_parquet(folder / f"{side}.parquet")["id"] for side in ("users", "items"))
+            users, items = (read_parquet(folder / f"{side}.parquet")["id"] for side in ("users", "items"))
             result = cls(fields, by_field, users, items, metadata["user_id_type"], metadata["item_id_type"])
-        except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
-            raise DataError(f"{folder} holds no readable encoder ({str(error).splitlines()[0]}).") from error
-        if result.hash != metadata["hash"]:
+            is_whole = result.hash == metadata["hash"]
+        except (AttributeError, *READ_ERRORS) as error:
+            raise DataError(f"{folder} holds no readable encoder ({reason(error)}).") from error
+        if not is_whole:
             raise DataError(f"{folder} holds a damaged encoder: its content does not fit its hash.")
         return result
 
 
 def _numbers_of(lookup: pl.DataFrame, ids: Sequence[Any]) -> npt.NDArray[np.int64]:
-    texts = pl.DataFrame({"id": pl.Series([_id_text(value) for value in ids], dtype=pl.String)})
+    texts = pl.DataFrame({"id": _id_texts("id", ids)})
     numbers = texts.join(lookup, on="id", how="left", maintain_order="left")["number"]
     return numbers.fill_null(-1).to_numpy().astype(np.int64)
+
+
+def _id_texts(name: str, ids: Sequence[Any]) -> pl.Series:
+    try:
+        return pl.Series(name, [_id_text(value) for value in ids], dtype=pl.String)
+    except ValueError as error:  # half a surrogate pair, as a shell makes of bytes that are no UTF-8; 5,000 digits
+        raise OptionError(f"an id cannot be used ({error}); ids are texts or numbers.") from error
 
 
 def _id_text(value: Any) -> str:

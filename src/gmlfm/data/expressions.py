@@ -1,28 +1,29 @@
-"""Conditions that people write in text, such as `stars >= 4 and shop != 'test'`: parsed, never evaluated as code."""
+"""Conditions evaluated over columns: a Boolean for each row, in three-valued logic as in SQL.
+
+A comparison with a missing value is neither true nor false, nor is its negation; `and` and `or` know what they can know
+(false and unknown is false, true or unknown is true). In the end only what is true holds.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import reduce
+from typing import Literal
 
 import polars as pl
 
+from gmlfm.data.columns import Origin, as_number, as_set, as_text
+from gmlfm.data.conditions import Among, Both, Compared, Condition, Contains, Either, IsNull, Like, Not, parse, quoted
+from gmlfm.data.schema import Field
 from gmlfm.errors import SchemaError
 
-_TOKENS = re.compile(
-    r"""\s*(?:(?P<number>-?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)
-      | (?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
-      | (?P<column>`[^`]+`)
-      | (?P<word>[^\W\d][\w.]*)
-      | (?P<sign><=|>=|==|!=|<>|=|<|>|\(|\)|\[|\]|,))""",
-    re.VERBOSE,
-)
-_COMPARE: dict[str, Callable[[pl.Series, float | str], pl.Series]] = {
+ColumnKind = Literal["text", "number", "set"]
+_COMPARE: dict[str, Callable[[pl.Series, int | float | str], pl.Series]] = {
     "=": lambda left, right: left == right,
-    "==": lambda left, right: left == right,
     "!=": lambda left, right: left != right,
-    "<>": lambda left, right: left != right,
     "<": lambda left, right: left < right,
     "<=": lambda left, right: left <= right,
     ">": lambda left, right: left > right,
@@ -32,145 +33,145 @@ _COMPARE: dict[str, Callable[[pl.Series, float | str], pl.Series]] = {
 
 @dataclass(frozen=True)
 class Columns:
-    """How a condition gets at its columns: as numbers where it compares with a number, otherwise as text."""
+    """How a condition gets at its columns: as numbers where it compares with a number, as text with a text, as sets of members.
+
+    kind: what a column is; without it whatever it is compared with decides. names: all columns, for hints.
+    """
 
     number: Callable[[str], pl.Series]
     text: Callable[[str], pl.Series]
+    members: Callable[[str], pl.Series] | None = None
+    kind: Callable[[str], ColumnKind | None] = lambda _: None
+    names: Sequence[str] = ()
+
+    @classmethod
+    def of(
+        cls, table: pl.DataFrame, origin: Origin, needed_for: str, decimal: str | None = None, fields: Sequence[Field] = ()
+    ) -> Columns:
+        """A table's columns, each of the kind that its type or, where it is declared, its field says."""
+        declared = {field.name: field for field in fields}
+
+        def values(name: str) -> pl.Series:
+            if name not in table.columns:
+                raise SchemaError(
+                    f"{origin.name} has no column '{name}', which {needed_for} names{_names_hint(name, table.columns)}"
+                )
+            return table[name]
+
+        def kind(name: str) -> ColumnKind:
+            dtype = values(name).dtype
+            if isinstance(dtype, pl.List | pl.Array) or (name in declared and declared[name].kind == "set"):
+                return "set"
+            return "number" if dtype.is_numeric() or (name in declared and declared[name].kind == "number") else "text"
+
+        def number(name: str) -> pl.Series:
+            column = values(name)
+            if column.dtype.is_integer():  # as they are: beyond 2^53 a float does not tell them apart
+                return column.cast(pl.Int128 if column.dtype in (pl.UInt64, pl.UInt128, pl.Int128) else pl.Int64)
+            return as_number(column, origin, decimal)
+
+        return cls(
+            number=number,
+            text=lambda name: as_text(values(name), origin),
+            members=lambda name: as_set(values(name), declared.get(name, Field(name, "set")), origin),
+            kind=kind,
+            names=table.columns,
+        )
 
 
 def holds(condition: str, columns: Columns) -> pl.Series:
-    """A Boolean for each row. A comparison with a missing value does not hold, nor does its negation."""
-    parser = _Parser(condition, columns)
-    result = parser.disjunction()
-    parser.expect_end()
-    return result.fill_null(False)
+    """A Boolean for each row: whether the condition is true of it."""
+    try:
+        condition.encode()
+    except UnicodeEncodeError:
+        raise SchemaError(f'the condition "{condition}" holds half of a surrogate pair, which is no character.') from None
+    return _Evaluation(condition, columns).of(parse(condition, columns.names)).fill_null(False)
 
 
-class _Parser:
-    """Recursive descent; each rule below is a method.
+@dataclass(frozen=True)
+class _Evaluation:
+    condition: str
+    columns: Columns
 
-    disjunction = conjunction ('or' conjunction)*
-    conjunction = term ('and' term)*
-    term = 'not' term | '(' disjunction ')' | comparison
-    """
+    def of(self, term: Condition) -> pl.Series:
+        """True, false or, for unknown, null."""
+        match term:
+            case Not(inner):
+                return ~self.of(inner)
+            case Both(terms):
+                return reduce(lambda left, right: left & right, map(self.of, terms))
+            case Either(terms):
+                return reduce(lambda left, right: left | right, map(self.of, terms))
+            case IsNull(name):
+                return self._present(name).is_null()
+            case Compared(name, sign, value):
+                if self.columns.kind(name) == "set":
+                    raise self._refusal(name, f"is a set, which {sign} cannot compare; write {quoted(name)} contains 'x'")
+                column = self._texts(name) if isinstance(value, str) else self.columns.number(name)
+                return _COMPARE[sign](column, value)
+            case Among(name, values):
+                return self._among(name, values)
+            case Like(name, pattern):
+                return self._like(name, pattern)
+            case Contains(name, member):
+                if self.columns.kind(name) not in (None, "set") or self.columns.members is None:
+                    remedy = f"write {quoted(name)} = 'x', or {quoted(name)} like '%x%' for a part of a text"
+                    raise self._refusal(name, f"is no set, so it contains nothing; {remedy}")
+                return self.columns.members(name).list.contains(member)
 
-    def __init__(self, condition: str, columns: Columns) -> None:
-        self._condition = condition
-        self._columns = columns
-        self._tokens = self._split(condition)
-        self._next = 0
+    def _among(self, name: str, values: tuple[int | float, ...] | tuple[str, ...]) -> pl.Series:
+        is_text = isinstance(values[0], str)
+        if self.columns.kind(name) == "set":
+            if not is_text:
+                raise self._refusal(name, "is a set of texts; write its values in quotes")
+            return self._members(name).list.eval(pl.element().is_in(values)).list.any()
+        if is_text:
+            return self._texts(name).is_in(values)
+        numbers = self.columns.number(name)
+        if not all(isinstance(value, int) for value in values):
+            numbers = numbers.cast(pl.Float64)
+        return numbers.is_in(pl.Series(values, dtype=numbers.dtype, strict=False).implode())
 
-    def disjunction(self) -> pl.Series:
-        result = self._conjunction()
-        while self._take("or"):
-            result = result | self._conjunction()
-        return result
+    def _like(self, name: str, pattern: str) -> pl.Series:
+        regex = like_regex(pattern)
+        try:
+            if self.columns.kind(name) == "set":
+                return self._members(name).list.eval(pl.element().str.contains(regex)).list.any()
+            return self._texts(name).str.contains(regex)
+        except pl.exceptions.ComputeError:
+            raise self._refusal(name, f"is compared with the pattern '{pattern}', which is too long") from None
 
-    def expect_end(self) -> None:
-        if self._next < len(self._tokens):
-            raise self._error("the end, 'and' or 'or'")
+    def _present(self, name: str) -> pl.Series:
+        return self._members(name) if self.columns.kind(name) == "set" else self.columns.text(name)
 
-    def _conjunction(self) -> pl.Series:
-        result = self._term()
-        while self._take("and"):
-            result = result & self._term()
-        return result
+    def _members(self, name: str) -> pl.Series:
+        assert self.columns.members is not None
+        return self.columns.members(name)
 
-    def _term(self) -> pl.Series:
-        if self._take("not"):
-            return ~self._term()
-        if self._take("("):
-            result = self.disjunction()
-            self._need(")")
-            return result
-        return self._comparison()
+    def _texts(self, name: str) -> pl.Series:
+        if self.columns.kind(name) == "number":
+            raise self._refusal(name, f"is a number, which no text can be compared with; write {quoted(name)} < 5, no quotes")
+        return self.columns.text(name)
 
-    def _comparison(self) -> pl.Series:
-        name = self._column()
-        if self._take("is"):
-            negated = self._take("not")
-            self._need("null")
-            present = self._columns.text(name).is_not_null()
-            return present if negated else ~present
-        negated = self._take("not")
-        if self._take("in"):
-            is_among = self._among(name)
-            return ~is_among if negated else is_among
-        if negated:
-            raise self._error("'in'")
-        kind, sign = self._peek()
-        if kind != "sign" or sign not in _COMPARE:
-            raise self._error("a comparison such as >=, = or !=")
-        self._next += 1
-        value = self._value()
-        column = self._columns.text(name) if isinstance(value, str) else self._columns.number(name)
-        return _COMPARE[sign](column, value)
+    def _refusal(self, name: str, problem: str) -> SchemaError:
+        shown = self.condition if len(self.condition) <= 200 else f"{self.condition[:200]}..."
+        return SchemaError(f'in the condition "{shown}", {quoted(name)} {problem}.')
 
-    def _among(self, name: str) -> pl.Series:
-        closing = "]" if self._take("[") else ")"
-        if closing == ")":
-            self._need("(")
-        values = [self._value()]
-        while self._take(","):
-            values.append(self._value())
-        self._need(closing)
-        if all(isinstance(value, str) for value in values):
-            return self._columns.text(name).is_in(values)
-        if any(isinstance(value, str) for value in values):
-            raise self._error("values of one kind, all texts or all numbers")
-        return self._columns.number(name).is_in(values)
 
-    def _column(self) -> str:
-        kind, text = self._peek()
-        if kind == "column":
-            self._next += 1
-            return text[1:-1]
-        if kind == "word":
-            self._next += 1
-            return text
-        raise self._error("a column's name")
+def like_regex(pattern: str) -> str:
+    r"""A pattern of `like` as a regular expression over a whole text; upper and lower case differ, as they do for `=`."""
+    parts = []
+    for element in re.findall(r"\\.|.", pattern, flags=re.DOTALL):
+        parts.append({"%": ".*", "_": "."}.get(element) or re.escape(element[-1]))
+    return f"(?s)^{''.join(parts)}$"
 
-    def _value(self) -> float | str:
-        kind, text = self._peek()
-        if kind == "number":
-            self._next += 1
-            return float(text)
-        if kind == "text":
-            self._next += 1
-            return re.sub(r"\\(.)", r"\1", text[1:-1])
-        raise self._error("a number or a text in quotes")
 
-    def _peek(self) -> tuple[str, str]:
-        if self._next >= len(self._tokens):
-            return "end", ""
-        kind, text, _ = self._tokens[self._next]
-        return kind, text
-
-    def _take(self, expected: str) -> bool:
-        kind, text = self._peek()
-        if kind in ("word", "sign") and text.lower() == expected:
-            self._next += 1
-            return True
-        return False
-
-    def _need(self, expected: str) -> None:
-        if not self._take(expected):
-            raise self._error(f"'{expected}'")
-
-    def _split(self, condition: str) -> list[tuple[str, str, int]]:
-        tokens = []
-        position = 0
-        end = len(condition.rstrip())
-        while position < end:
-            match = _TOKENS.match(condition, position)
-            if match is None or match.lastgroup is None:
-                raise SchemaError(f'the condition "{condition}" cannot be read at position {position + 1}.')
-            tokens.append((match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
-            position = match.end()
-        return tokens
-
-    def _error(self, expected: str) -> SchemaError:
-        is_end = self._next >= len(self._tokens)
-        position = len(self._condition) if is_end else self._tokens[self._next][2]
-        actual = "it ends" if is_end else f"'{self._tokens[self._next][1]}' stands"
-        return SchemaError(f'the condition "{self._condition}" expects {expected} at position {position + 1}, where {actual}.')
+def _names_hint(name: str, names: Sequence[str]) -> str:
+    """As did_you_mean, with odd names in the backticks that a condition needs."""
+    by_case = {choice.lower(): choice for choice in names}
+    close = get_close_matches(name.lower(), by_case, n=1, cutoff=0.6)
+    if close:
+        choice = by_case[close[0]]
+        return f"; did you mean {repr(choice) if quoted(choice) == choice else quoted(choice)}?"
+    shown = ", ".join(map(quoted, names[:20])) + (", ..." if len(names) > 20 else "")
+    return f"; known: {shown}." if names else "."

@@ -9,6 +9,7 @@ import polars as pl
 
 from gmlfm.arguments import shown
 from gmlfm.errors import DataError
+from gmlfm.reading import READ_ERRORS, reason
 
 
 def is_table(value: Any) -> bool:
@@ -39,11 +40,13 @@ def as_frame(table: Any, name: str) -> pl.DataFrame:
         if isinstance(table, dict):
             return pl.DataFrame([_column(str(key), _listed(values)) for key, values in table.items()])
         return pl.DataFrame(table)
-    except UnicodeEncodeError as error:
-        raise DataError(f"the {name} table holds half a surrogate pair ({error.object!r:.40}), which is no text.") from error
     except pl.exceptions.PolarsError as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"the {name} table cannot be used: {reason}; columns need one name and one length each.") from error
+        raise DataError(
+            f"the {name} table cannot be used: {reason(error)}; columns need one name and one length each."
+        ) from error
+    except READ_ERRORS as error:
+        # Half a surrogate pair, a number of 5,000 digits, lists in lists without end: what no text or number can be.
+        raise DataError(f"the {name} table holds a value that cannot be used ({reason(error)}).") from error
 
 
 def _pandas_column(name: str, column: Any) -> pl.Series:
@@ -67,7 +70,7 @@ def _column(name: str, values: list[Any]) -> pl.Series:
             if column.dtype != pl.Object:
                 return column
         except (TypeError, OverflowError, pl.exceptions.PolarsError):
-            pass  # several kinds in one column, or one that polars has no type for
+            pass  # several kinds in one column, or one that polars has no type for, such as a number of 50 digits
     return pl.Series(name, [None if value is None else str(value) for value in values], dtype=pl.String)
 
 

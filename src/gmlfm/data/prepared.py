@@ -12,79 +12,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Literal
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gmlfm.data.attributes import PADDING, AttributeTable, FieldCode, Part
+from gmlfm.data.attributes import PADDING, AttributeTable
 from gmlfm.data.columns import without_prefix
 from gmlfm.data.occurrences import ItemBounds, Occurrences, bounds_of
-from gmlfm.data.schema import Field, InteractionsSchema, Repeats, Schema, SideSchema
+from gmlfm.data.prepared_info import FORMAT, PreparedInfo, ShardInfo, read_info
+from gmlfm.data.prepared_layout import check_table, numbers_below
 from gmlfm.errors import DataError
-from gmlfm.storage import write_text
+from gmlfm.reading import READ_ERRORS, parse_json, read_parquet, reason
+from gmlfm.storage import new_file, sha256_of, write_text
+from gmlfm.streams import read_text
 
-FORMAT = 3
+__all__ = ["CACHE", "FORMAT", "PreparedData", "PreparedInfo", "Shard", "ShardInfo", "padded", "unpadded", "write_header"]
+
 CACHE = "cache"
-
-
-@dataclass(frozen=True)
-class ShardInfo:
-    name: str
-    rows: int
-    train: int = 0
-    validation: int = 0
-    test: int = 0
-
-
-@dataclass(frozen=True)
-class PreparedInfo:
-    """The content of prepared.json."""
-
-    name: str
-    source_hash: str
-    split: str
-    n_users: int
-    n_items: int
-    n_interactions: int
-    fields: tuple[FieldCode, ...]
-    widths: dict[str, int]
-    columns: tuple[str, ...]
-    users: tuple[ShardInfo, ...]
-    items: tuple[ShardInfo, ...]
-    interactions: tuple[ShardInfo, ...]
-    user_id_type: str = "text"
-    item_id_type: str = "text"
-    notes: tuple[str, ...] = ()
-    sells_once: bool = False
-    repeats: Repeats = "merge"
-    min_count: dict[str, int] = field(default_factory=dict)
-    format: int = field(default=FORMAT)
-
-    @property
-    def schema(self) -> Schema:
-        """What is declared, with the names that the folder's columns have."""
-
-        def declared(part: Part) -> tuple[Field, ...]:
-            codes = [code for code in self.fields if code.part == part]
-            return tuple(Field(code.name, code.kind, weighting=code.weighting) for code in codes if code.kind != "id")
-
-        time, label, weight = (name if name in self.columns else None for name in ("time", "label", "weight"))
-        named = InteractionsSchema(user="user", item="item", time=time, label=label, weight=weight)
-        return Schema(
-            replace(named, repeats=self.repeats, context=declared("context")),
-            self.name,
-            SideSchema(id="user", fields=declared("user")),
-            SideSchema(id="item", fields=declared("item"), sells_once=self.sells_once),
-            self.min_count,
-        )
-
-    def write(self, folder: Path) -> None:
-        write_text(folder / "prepared.json", json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
 
 @dataclass(frozen=True)
@@ -103,7 +53,12 @@ class PreparedData:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.info = _read_info(self.folder)
+        self.info = read_info(self.folder)
+
+    @cached_property
+    def _verified(self) -> set[str]:
+        """The files whose checksums have been verified."""
+        return set()
 
     @property
     def n_rows(self) -> int:
@@ -124,7 +79,7 @@ class PreparedData:
     @cached_property
     def values(self) -> pl.DataFrame:
         """field, value: the texts of value rows, but for ids."""
-        return _parquet(self.folder / "values.parquet")
+        return self._table("values.parquet")
 
     def shards(self, rank: int = 0, of: int = 1) -> Iterator[Shard]:
         """Every shard, or those of one of several readers: shard s belongs to reader s mod `of`."""
@@ -135,17 +90,19 @@ class PreparedData:
         frame = self.interactions(number)
         encoded = ("user", "item", "part", "rows", "x")
         columns = frame.select(name for name in frame.columns if name not in encoded and not name.startswith("context "))
-        context = self._context_attributes(frame) if self.info.widths["context"] else _no_context(frame.height)
+        with self.fitting(f"interactions/{self.info.interactions[number].name}.parquet"):
+            context = self._context_attributes(frame) if self.info.widths["context"] else _no_context(frame.height)
         return Shard(frame["user"].to_numpy(), frame["item"].to_numpy(), frame["part"].to_numpy(), context, columns)
 
     def _context_attributes(self, frame: pl.DataFrame) -> AttributeTable:
-        return padded(frame["rows"], frame["x"], self.info.widths["context"])
+        return padded(frame["rows"], frame["x"], self.info.widths["context"], self.n_rows)
 
     @cached_property
     def occurrences(self) -> Occurrences:
         """Which items have rows, over all parts; read once."""
         shards = (self.interactions(number, ["item", "part", "positive"]) for number in range(self.n_shards))
-        return Occurrences.over(shards, self.info.n_items)
+        with self.fitting("interactions"):
+            return Occurrences.over(shards, self.info.n_items)
 
     @cached_property
     def single_unit_items(self) -> npt.NDArray[np.bool_]:
@@ -157,18 +114,20 @@ class PreparedData:
         """As Dataset.availability: None unless items sell once, listing times are declared and every row has a time."""
         if not self.info.sells_once or "time" not in self.info.columns:
             return None
-        names = [f"{shard.name}.parquet" for shard in self.info.items]
-        if "listed" not in pl.read_parquet_schema(self.folder / "items" / names[0]):
+        names = [f"items/{shard.name}.parquet" for shard in self.info.items]
+        if "listed" not in self._table(names[0]).columns:
             return None
-        listed = pl.concat(_parquet(self.folder / "items" / name, ["listed"])["listed"] for name in names)
-        time_type = self.interactions(0, ["time"])["time"].dtype
-        shards = (self.interactions(number, ["item", "time"]) for number in range(self.n_shards))
-        return bounds_of(shards, listed, self.single_unit_items, time_type.is_float())
+        with self.fitting("items"):
+            listed = pl.concat(self._table(name, ["listed"])["listed"] for name in names)
+            time_type = self.interactions(0, ["time"])["time"].dtype
+            shards = (self.interactions(number, ["item", "time"]) for number in range(self.n_shards))
+            return bounds_of(shards, listed, self.single_unit_items, time_type.is_float())
 
     def side(self, side: Literal["users", "items"]) -> pl.DataFrame:
         """id, the fields as 'field NAME', the title and the listing time, if there are, by number."""
         shards = self.info.users if side == "users" else self.info.items
-        return pl.concat(_parquet(self.folder / side / f"{shard.name}.parquet").drop("number", "rows", "x") for shard in shards)
+        with self.fitting(side):
+            return pl.concat(self._table(f"{side}/{shard.name}.parquet").drop("number", "rows", "x") for shard in shards)
 
     def context(self, number: int) -> pl.DataFrame:
         """The context fields of one shard's interactions, as they came."""
@@ -176,43 +135,84 @@ class PreparedData:
 
     def interactions(self, number: int, columns: list[str] | None = None) -> pl.DataFrame:
         """One shard's file, all of it or some columns."""
-        return _parquet(self.folder / "interactions" / f"{self.info.interactions[number].name}.parquet", columns)
+        shard = self.info.interactions[number]
+        frame = self._table(f"interactions/{shard.name}.parquet", columns)
+        with self.fitting(f"interactions/{shard.name}.parquet"):
+            if frame.height != shard.rows:
+                raise ValueError(f"it has {frame.height:,} rows instead of {shard.rows:,}")
+        return frame
 
-    def _side(self, folder: str, part: str, shards: tuple[ShardInfo, ...], retried: bool = False) -> AttributeTable:
-        """Memory-mapped arrays, written beside the Parquet files on first use."""
-        width, total = self.info.widths[part], sum(shard.rows for shard in shards)
-        paths = [self.folder / CACHE / f"{folder}.{kind}.npy" for kind in ("ids", "values")]
-        if not all(path.exists() for path in paths):
-            paths[0].parent.mkdir(exist_ok=True)
-            drafts = [path.with_suffix(".part") for path in paths]
-            with drafts[0].open("wb") as ids, drafts[1].open("wb") as values:
-                write_header(ids, np.int32, (total, width))
-                write_header(values, np.float32, (total, width))
-                for shard in shards:
-                    frame = _parquet(self.folder / folder / f"{shard.name}.parquet")
-                    table = padded(frame["rows"], frame["x"], width)
-                    table.ids.tofile(ids)
-                    table.values.tofile(values)
-            for draft, path in zip(drafts, paths, strict=True):
-                draft.replace(path)
+    def _table(self, name: str, columns: list[str] | None = None) -> pl.DataFrame:
+        """One file of the folder; its checksum, where there is one, is verified when it is first read."""
+        path = self.folder / name
         try:
-            return AttributeTable(np.load(paths[0], mmap_mode="r"), np.load(paths[1], mmap_mode="r"))
-        except (ValueError, EOFError, OSError):
-            if retried:
-                raise DataError(f"{paths[0].parent} cannot be written and read back; is the disk full?") from None
-            for path in paths:
-                path.unlink(missing_ok=True)  # cut short by a crash; the Parquet files have it all
-            return self._side(folder, part, shards, retried=True)
+            checksum = None if name in self._verified else self.info.checksums.get(name)
+            if checksum is not None and sha256_of(path) != checksum:
+                raise ValueError("its content does not fit its checksum")
+            self._verified.add(name)
+            frame = read_parquet(path, columns)
+        except READ_ERRORS as error:
+            raise DataError(f"{path} is missing or damaged ({reason(error)}); prepare the data again.") from error
+        with self.fitting(name):
+            check_table(name.partition("/")[0].removesuffix(".parquet"), frame, self.info, is_whole=columns is None)
+        return frame
+
+    @contextmanager
+    def fitting(self, name: str = "") -> Iterator[None]:
+        """Turns what does not fit prepared.json into one sentence: any engine may write a folder."""
+        try:
+            yield
+        except READ_ERRORS as error:
+            raise DataError(
+                f"{self.folder / name} does not fit prepared.json ({reason(error)}); prepare the data again."
+            ) from error
+
+    def _side(self, folder: str, part: str, shards: tuple[ShardInfo, ...]) -> AttributeTable:
+        """Memory-mapped arrays, written beside the Parquet files on first use and again where they are damaged."""
+        shape = (sum(shard.rows for shard in shards), self.info.widths[part])
+        paths = {kind: self.folder / CACHE / f"{folder}.{kind}.npy" for kind in ("ids", "values")}
+        written = self.folder / CACHE / f"{folder}.json"
+        if not _is_whole(written, paths):
+            with new_file(paths["ids"]) as ids_draft, new_file(paths["values"]) as values_draft:
+                with ids_draft.open("wb") as ids, values_draft.open("wb") as values:
+                    write_header(ids, np.int32, shape)
+                    write_header(values, np.float32, shape)
+                    for shard in shards:
+                        frame = self._table(f"{folder}/{shard.name}.parquet")
+                        with self.fitting(f"{folder}/{shard.name}.parquet"):
+                            table = padded(frame["rows"], frame["x"], shape[1], self.n_rows)
+                            if len(table) != shard.rows:
+                                raise ValueError(f"{len(table):,} rows")
+                        table.ids.tofile(ids)
+                        table.values.tofile(values)
+            write_text(written, json.dumps({kind: sha256_of(path) for kind, path in paths.items()}) + "\n")
+        with self.fitting(CACHE):
+            arrays = [np.load(path, mmap_mode="r") for path in paths.values()]
+            if any(array.shape != shape for array in arrays):
+                raise ValueError(f"arrays of {arrays[0].shape} and {arrays[1].shape}")
+        return AttributeTable(*arrays)
 
 
-def padded(rows: pl.Series, x: pl.Series, width: int) -> AttributeTable:
-    """Lists of attribute rows and their x as two padded arrays."""
+def _is_whole(written: Path, paths: dict[str, Path]) -> bool:
+    """Whether a cache is what was written: not cut short by a crash, nor damaged since."""
+    try:
+        checksums = parse_json(read_text(written, 1 << 16))
+        return all(sha256_of(path) == checksums[kind] for kind, path in paths.items())
+    except (DataError, *READ_ERRORS):
+        return False
+
+
+def padded(rows: pl.Series, x: pl.Series, width: int, n_rows: int | None = None) -> AttributeTable:
+    """Lists of attribute rows and their x as two padded arrays. n_rows: how many there are in all; rows beyond are refused."""
     lengths = rows.list.len().to_numpy().astype(np.int64)
+    flat = rows.explode(empty_as_null=False)
+    if n_rows is not None:
+        numbers_below(flat, n_rows)
     entity = np.repeat(np.arange(len(lengths)), lengths)
     column = np.arange(len(entity)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     ids = np.full((len(lengths), width), PADDING, np.int32)
     values = np.zeros((len(lengths), width), np.float32)
-    ids[entity, column] = rows.explode(empty_as_null=False).to_numpy()
+    ids[entity, column] = flat.to_numpy()
     values[entity, column] = x.explode(empty_as_null=False).to_numpy()
     return AttributeTable(ids, values)
 
@@ -239,30 +239,3 @@ def write_header(file: IO[bytes], dtype: type, shape: tuple[int, int]) -> None:
 
 def _no_context(n: int) -> AttributeTable:
     return AttributeTable(np.empty((n, 0), np.int32), np.empty((n, 0), np.float32))
-
-
-def _parquet(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
-    try:
-        return pl.read_parquet(path, columns=columns, hive_partitioning=False)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{path} is missing or damaged ({str(error).splitlines()[0]}); prepare the data again.") from error
-
-
-def _read_info(folder: Path) -> PreparedInfo:
-    try:
-        content: dict[str, Any] = json.loads((folder / "prepared.json").read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            raise DataError(
-                f"{folder} was prepared in format {content['format']}, this version reads {FORMAT}; prepare it again."
-            )
-        content["fields"] = tuple(FieldCode(**code) for code in content["fields"])
-        for key in ("users", "items", "interactions"):
-            content[key] = tuple(ShardInfo(**shard) for shard in content[key])
-        content["columns"], content["notes"] = tuple(content["columns"]), tuple(content["notes"])
-        return PreparedInfo(**content)
-    except FileNotFoundError as error:
-        raise DataError(
-            f"{folder} is no prepared folder: prepared.json is missing; make one with gmlfm data prepare."
-        ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder / 'prepared.json'} cannot be understood ({error}).") from error

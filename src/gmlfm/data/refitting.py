@@ -7,7 +7,6 @@ for each user and item; the new rows are written block by block into the folder'
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -24,6 +23,7 @@ from gmlfm.data.encoding import Encoder
 from gmlfm.data.occurrences import ItemBounds, Occurrences
 from gmlfm.data.prepared import CACHE, PreparedData, write_header
 from gmlfm.errors import DataError
+from gmlfm.storage import new_file
 
 _ROWS_PER_BLOCK = 1_000_000
 
@@ -35,11 +35,12 @@ class RefittedData(PreparedData):
         self.folder, self._base = prepared.folder, prepared
         counts = RowCounts(prepared.info.n_users, prepared.info.n_items, prepared.info.schema)
         width = 0
-        for number in range(prepared.n_shards):
-            rows = prepared.interactions(number)
-            counts.add(rows, parts)
-            width = max(width, _context_width(rows, prepared.info.fields))
-        self._vocabulary = counts.vocabulary(_side_fields(prepared))
+        with prepared.fitting():
+            for number in range(prepared.n_shards):
+                rows = prepared.interactions(number)
+                counts.add(rows, parts)
+                width = max(width, _context_width(rows, prepared.info.fields))
+            self._vocabulary = counts.vocabulary(_side_fields(prepared))
         widths = {**prepared.info.widths, "context": width}
         self.info = replace(prepared.info, fields=self._vocabulary.codes, widths=widths)
         self._stage = "-".join(map(str, parts))
@@ -81,24 +82,20 @@ class RefittedData(PreparedData):
         shifts = np.array(
             [0, *(new.offset - old.offset for new, old in zip(self.info.fields, self._base.info.fields, strict=True))]
         )
-        draft = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            path.parent.mkdir(exist_ok=True)
-            with draft.open("wb") as file:
-                write_header(file, np.int32, table.ids.shape)
-                for start in range(0, len(table), _ROWS_PER_BLOCK):
-                    rows = np.asarray(table.ids[start : start + _ROWS_PER_BLOCK])
-                    moved = rows + shifts[np.searchsorted(starts, rows, side="right") - 1].astype(np.int32)
-                    moved[:, 0] = id_rows[start : start + len(rows)]
-                    moved.tofile(file)
-            # Mapped before it has its name: another refit of the same parts may replace or remove that.
-            ids: npt.NDArray[np.int32] = np.load(draft, mmap_mode="r")
-            draft.replace(path)
-        except OSError as error:
-            draft.unlink(missing_ok=True)
+            with new_file(path) as draft:
+                with draft.open("wb") as file:
+                    write_header(file, np.int32, table.ids.shape)
+                    for start in range(0, len(table), _ROWS_PER_BLOCK):
+                        rows = np.asarray(table.ids[start : start + _ROWS_PER_BLOCK])
+                        moved = rows + shifts[np.searchsorted(starts, rows, side="right") - 1].astype(np.int32)
+                        moved[:, 0] = id_rows[start : start + len(rows)]
+                        moved.tofile(file)
+                # Mapped before it has its name: another refit of the same parts may replace or remove that.
+                ids: npt.NDArray[np.int32] = np.load(draft, mmap_mode="r")
+        except DataError as error:
             raise DataError(
-                f"{path} could not be written ({error.strerror}); a refit encodes the folder anew there: make room, or allow "
-                "writing, or leave the refit out."
+                f"{error} A refit encodes the folder anew there: make room, or allow writing, or leave the refit out."
             ) from error
         return AttributeTable(ids, table.values)
 

@@ -18,6 +18,11 @@ from gmlfm.data.splits import TEST, TRAIN, UNUSED, VALIDATION, Split
 
 def restore(prepared: PreparedData, task: Task = "topn") -> tuple[Dataset, Split, Encoder]:
     """Encoding the Dataset with the Encoder gives the prepared attributes again. The Split has the rows that `task` reads."""
+    with prepared.fitting():
+        return _restored(prepared, task)
+
+
+def _restored(prepared: PreparedData, task: Task) -> tuple[Dataset, Split, Encoder]:
     info = prepared.info
     shards = list(prepared.shards())
     users, items = prepared.side("users"), prepared.side("items")
@@ -47,8 +52,10 @@ def _texts(index: int, field: FieldCode, prepared: PreparedData, users: pl.Serie
     table, ids = (prepared.users, users) if field.part == "user" else (prepared.items, items)
     places = table.ids[:, 0].astype(np.int64) - field.offset - FIRST_VALUE
     entities = np.flatnonzero(places >= 0)
-    order: npt.NDArray[np.int64] = np.empty(field.n_values, np.int64)
+    order: npt.NDArray[np.int64] = np.full(field.n_values, -1, np.int64)
     order[places[entities]] = entities
+    if (order < 0).any():
+        raise ValueError(f"a row of {field.name} ids is nobody's")
     return ids.gather(order).alias("value")
 
 

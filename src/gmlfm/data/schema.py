@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -9,12 +10,17 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from gmlfm.errors import SchemaError, did_you_mean
+from gmlfm.reading import file_status, reason
+from gmlfm.streams import read_text
 
 Part = Literal["user", "context", "item"]
 Kind = Literal["category", "set", "number"]
 Weighting = Literal["none", "mean", "sqrt"]
 Repeats = Literal["merge", "keep"]
 SellsOnce = Literal["auto"] | bool
+_MOST_BYTES = 1 << 24  # of a dataset.toml
+_MOST_DOTS = 100  # of a line: what tomllib does for a key grows with the square of its parts
+_QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*""")
 
 
 @dataclass(frozen=True)
@@ -108,17 +114,23 @@ class Schema:
 
     @classmethod
     def from_toml(cls, path: Path) -> Schema:
+        if file_status(path) is None:
+            raise SchemaError(f"{path} could not be read (No such file or directory).")
         try:
-            content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+            text = read_text(path, _MOST_BYTES).replace("\r\n", "\n").replace("\r", "\n")
+            if max(line.count(".") for line in _QUOTED.sub("", text).split("\n")) > _MOST_DOTS:
+                raise ValueError(f"a key has more than {_MOST_DOTS} parts")
+            content = tomllib.loads(text)
         except OSError as error:
-            raise SchemaError(f"{path} could not be read ({error.strerror}).") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SchemaError(f"{path} is not a valid TOML file: {error}.") from error
+            raise SchemaError(f"{path} could not be read ({reason(error)}).") from error
+        except (ValueError, RecursionError) as error:
+            raise SchemaError(f"{path} is not a valid TOML file: {reason(error)}.") from error
         return cls.from_dict(content, source=str(path), needs_paths=True)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any], *, source: str = "schema", needs_paths: bool = False) -> Schema:
         """Build from the nested form of `dataset.toml`; every key is checked."""
+        content = _table(content, source)
         _only(content, {"name", "interactions", "users", "items", "encoding"}, source)
         encoding = _table(content.get("encoding", {}), f"{source} [encoding]")
         _only(encoding, {"min_count", "read"}, f"{source} [encoding]")
@@ -270,6 +282,9 @@ def _min_count(value: Any, where: str) -> dict[str, int]:
 def _table(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise SchemaError(f"{where} is {value!r}; expected a table of keys and values.")
+    for key in value:
+        if not isinstance(key, str):
+            raise SchemaError(f"{where} has the key {key!r}; expected a text.")
     return dict(value)
 
 

@@ -24,6 +24,7 @@ from gmlfm.data.dataset import Dataset, Side
 from gmlfm.data.interop import as_frame
 from gmlfm.data.schema import ReadOptions
 from gmlfm.errors import DataError
+from gmlfm.streams import read_bytes
 
 CANDIDATE = "candidate"
 _TARGET = re.compile(r"^\(([^,]+),([^,]+)\)$")
@@ -90,20 +91,23 @@ def _read(source: Any, name: str, data: Dataset, roles: dict[str, Side]) -> Spli
 def _read_file(path: str, data: Dataset, roles: dict[str, Side]) -> SplitTable:
     # Imported here: sources also prepares folders, for which it needs the splits.
     from gmlfm.data.sources.dialect import decode, sniff
-    from gmlfm.data.sources.tables import is_delimited, matching, read_bytes, read_table
+    from gmlfm.data.sources.tables import is_delimited, is_parquet, matching, parse_bytes, read_table, stacked
 
     files = matching(path, Path())
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(read_bytes(file))
+    contents = [read_bytes(file) for file in files]  # once: a pipe gives its content to the first reader
+    sha256 = hashlib.sha256(b"".join(contents)).hexdigest()
     options = ReadOptions(null=data.schema.interactions.read.null)
     if is_delimited(files[0]):
-        text, _ = decode(read_bytes(files[0]), None, files[0])
+        text, _ = decode(contents[0], None, files[0])
         if CANDIDATE in roles and text.lstrip().startswith("("):
-            return _unfolded(text, path, list(roles), digest.hexdigest())
+            return _unfolded(text, path, list(roles), sha256)
         options = _without_header(text, sniff(text, options, files[0]), data, roles) or options
-    table = read_table(path, Path(), options)
-    return SplitTable(table.frame, table.origin, digest.hexdigest())
+    if is_parquet(files[0]):
+        table = read_table(path, Path(), options)
+    else:
+        tables = [parse_bytes(content, file, options) for content, file in zip(contents, files, strict=True)]
+        table = stacked(path, tables)
+    return SplitTable(table.frame, table.origin, sha256)
 
 
 def _without_header(text: str, options: ReadOptions, data: Dataset, roles: dict[str, Side]) -> ReadOptions | None:
@@ -111,8 +115,11 @@ def _without_header(text: str, options: ReadOptions, data: Dataset, roles: dict[
     is a header with the names, as far as can be told."""
     separator, quote = options.separator or ",", options.quote or '"'
     mark = separator if len(separator) == 1 else "\x1f"
-    header = text.lstrip("\r\n").split("\n", 1)[0].rstrip("\r").replace(separator, mark)
-    cells = [cell.strip() for cell in next(csv.reader([header], delimiter=mark, quotechar=quote), [])]
+    header = re.split("[\r\n]", text.lstrip("\r\n"), maxsplit=1)[0].replace(separator, mark)
+    try:
+        cells = [cell.strip() for cell in next(csv.reader([header], delimiter=mark, quotechar=quote), [])]
+    except csv.Error:
+        return None
     if all(name in cells for name in roles):
         return None
     read = data.schema.interactions.read

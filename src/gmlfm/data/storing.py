@@ -15,6 +15,7 @@ from gmlfm.data.dataset import Dataset, Side
 from gmlfm.data.schema import Field, InteractionsSchema, ReadOptions, Schema, SideSchema
 from gmlfm.data.splits import TEST, TRAIN, UNUSED, VALIDATION, Split
 from gmlfm.errors import DataError
+from gmlfm.reading import READ_ERRORS, parse_json, read_parquet, reason
 
 
 def save_dataset(data: Dataset, folder: Path) -> None:
@@ -40,16 +41,17 @@ def save_dataset(data: Dataset, folder: Path) -> None:
 
 def load_saved_dataset(folder: Path) -> Dataset:
     try:
-        metadata = json.loads((folder / "dataset.json").read_text(encoding="utf-8"))
+        metadata = parse_json((folder / "dataset.json").read_text(encoding="utf-8"))
         schema = _schema(metadata["schema"])
         sides = {name: _side(folder, name, metadata["sides"][name]) for name in ("users", "items")}
-        frame = pl.read_parquet(folder / "interactions.parquet")
+        frame = read_parquet(folder / "interactions.parquet")
         interactions = frame.drop(name for name in frame.columns if name.startswith("context "))
         context = without_prefix(frame, "context ")
         data = Dataset(schema, interactions, context, sides["users"], sides["items"], tuple(metadata["warnings"]))
-    except (OSError, ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{folder} holds no readable data ({str(error).splitlines()[0]}).") from error
-    if data.content_hash != metadata["hash"]:
+        is_whole = data.content_hash == metadata["hash"]
+    except (AttributeError, *READ_ERRORS) as error:
+        raise DataError(f"{folder} holds no readable data ({reason(error)}).") from error
+    if not is_whole:
         raise DataError(f"{folder} holds damaged data: the content does not fit its hash.")
     return data
 
@@ -86,19 +88,27 @@ def save_split(split: Split, folder: Path) -> None:
 
 def load_split(folder: Path) -> Split:
     try:
-        metadata = json.loads((folder / "split.json").read_text(encoding="utf-8"))
-        frame = pl.read_parquet(folder / "split.parquet")
+        metadata = parse_json((folder / "split.json").read_text(encoding="utf-8"))
+        frame = read_parquet(folder / "split.parquet")
         # Runs of before the split `files` have no such key.
         shapes = metadata.get("candidates", {})
         candidates = {
-            name: pl.read_parquet(folder / f"{name}_candidates.parquet")["item"].to_numpy().reshape(shape)
+            name: read_parquet(folder / f"{name}_candidates.parquet")["item"].to_numpy().reshape(shape)
             for name, shape in shapes.items()
         }
-    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{folder} holds no readable split ({str(error).splitlines()[0]}).") from error
+        split = _split(metadata, frame, candidates)
+        is_whole = split.hash == metadata["hash"]
+    except (AttributeError, *READ_ERRORS) as error:
+        raise DataError(f"{folder} holds no readable split ({reason(error)}).") from error
+    if not is_whole:
+        raise DataError(f"{folder} holds a damaged split: its rows do not fit its hash.")
+    return split
+
+
+def _split(metadata: dict[str, Any], frame: pl.DataFrame, candidates: dict[str, Any]) -> Split:
     by_part = [frame.filter(pl.col("part") == part) for part in (TRAIN, VALIDATION, TEST, UNUSED)]
     grouped = bool(metadata["group_names"])
-    split = Split(
+    return Split(
         metadata["name"],
         train=by_part[TRAIN]["row"].to_numpy(),
         validation=by_part[VALIDATION]["row"].to_numpy(),
@@ -113,13 +123,10 @@ def load_split(folder: Path) -> Split:
         validation_candidates=candidates.get("validation"),
         test_candidates=candidates.get("test"),
     )
-    if split.hash != metadata["hash"]:
-        raise DataError(f"{folder} holds a damaged split: its rows do not fit its hash.")
-    return split
 
 
 def _side(folder: Path, name: str, metadata: dict[str, Any]) -> Side:
-    frame = pl.read_parquet(folder / f"{name}.parquet")
+    frame = read_parquet(folder / f"{name}.parquet")
     titles, listed = (frame[column] if column in frame.columns else None for column in ("title", "listed"))
     return Side(frame["id"], metadata["id_type"], without_prefix(frame, "field "), titles, metadata["n_listed"], listed)
 

@@ -156,11 +156,12 @@ def _refuse(text: pl.Series, failed: pl.Series, name: str, origin: Origin, expec
 def _numeric(values: pl.Series, origin: Origin) -> pl.Series:
     """Whole numbers as int64, others as float64; NaN is missing."""
     if values.dtype.is_integer():
-        return values.cast(pl.Int64) if values.dtype != pl.UInt64 else _unsigned(values)
+        return _as_int64(values)
     return finite(values.cast(pl.Float64).fill_nan(None), origin)
 
 
-def _unsigned(values: pl.Series) -> pl.Series:
+def _as_int64(values: pl.Series) -> pl.Series:
+    """As floats where one of them is beyond 64 bits."""
     integers = values.cast(pl.Int64, strict=False)
     return integers if integers.null_count() == values.null_count() else values.cast(pl.Float64)
 

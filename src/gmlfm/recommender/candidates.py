@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.arguments import ids_of, is_text, one_of, shown, whole_number
-from gmlfm.data.columns import Origin, as_number, as_text, column
+from gmlfm.data.columns import Origin
+from gmlfm.data.conditions import quoted
 from gmlfm.data.dataset import Side
 from gmlfm.data.expressions import Columns, holds
 from gmlfm.errors import DataError, OptionError, did_you_mean
@@ -84,24 +86,27 @@ def fulfils(side: Side, condition: str) -> npt.NDArray[np.bool_]:
     table = pl.DataFrame(
         [*side.fields.iter_columns(), *(values.alias(name) for name, values in of_side.items() if name not in side.fields)]
     )
-    origin = Origin("the catalogue")
+    columns = Columns.of(table, Origin("the catalogue"), "filter")
 
-    def values_of(name: str) -> pl.Series:
-        values = column(table, name, origin, "filter")
-        if isinstance(values.dtype, pl.List):
-            raise OptionError(f"filter names '{name}', which is a set; it takes categories, numbers, item and title.")
-        return values
+    def number(name: str) -> pl.Series:
+        try:
+            return columns.number(name)
+        except DataError:
+            texts = columns.text(name).drop_nulls()
+            raise OptionError(
+                f"filter compares {quoted(name)} with a number, but it holds texts such as {texts[0]!r}; "
+                "write the value in quotes."
+            ) from None
 
-    columns = Columns(
-        number=lambda name: as_number(values_of(name), origin), text=lambda name: as_text(values_of(name), origin)
-    )
-    return holds(condition, columns).to_numpy()
+    return holds(condition, replace(columns, number=number)).to_numpy()
 
 
 def caps_of(run: FittedRun, at_most: Mapping[str, int] | None) -> list[Cap]:
     """{'category': 2}: at most two of one category among the n; items without a value are not held back.
 
-    One field at a time: with two, filling the n places from the best down can miss a choice that fills them.
+    Of a set, an item counts for each of its members, and is held back where one of them has its number already.
+    One field at a time: with two, filling the n places from the best down can miss a choice that fills them. Within a set it
+    can, too: then fewer than n come back.
     """
     is_one = isinstance(at_most, Mapping) and len(at_most) == 1 and isinstance(next(iter(at_most)), str)
     if at_most is not None and not is_one:
@@ -109,10 +114,16 @@ def caps_of(run: FittedRun, at_most: Mapping[str, int] | None) -> list[Cap]:
     caps = []
     fields = run.data.items.fields
     for name, most in (at_most or {}).items():
-        if name not in fields.columns or isinstance(fields[name].dtype, pl.List):
-            single = [values.name for values in fields.iter_columns() if not isinstance(values.dtype, pl.List)]
-            raise OptionError(f"at_most names '{name}', which is no single-valued item field{did_you_mean(name, single)}")
-        most = whole_number(most, f"at_most of '{name}'", least=1)
-        codes = fields[name].cast(pl.String).rank("dense").cast(pl.Int32).fill_null(-1)
-        caps.append(Cap(codes.to_numpy(), most))
+        if name not in fields.columns:
+            raise OptionError(f"at_most names '{name}', which is no item field{did_you_mean(name, fields.columns)}")
+        caps.append(_cap(fields[name], whole_number(most, f"at_most of '{name}'", least=1)))
     return caps
+
+
+def _cap(values: pl.Series, most: int) -> Cap:
+    """Items are of one group where they have a value, or a member of a set, in common."""
+    if not isinstance(values.dtype, pl.List):
+        return Cap(values.cast(pl.String).rank("dense").cast(pl.Int32).fill_null(-1).to_numpy(), most)
+    members = values.drop_nulls().explode(empty_as_null=False)
+    starts = np.concatenate(([0], np.cumsum(values.list.len().fill_null(0).to_numpy().astype(np.int64))))
+    return Cap(members.rank("dense").cast(pl.Int32).to_numpy(), most, starts)

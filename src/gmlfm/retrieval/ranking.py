@@ -25,10 +25,20 @@ class TopItems:
 
 @dataclass(frozen=True)
 class Cap:
-    """At most `most` items of a group among the n: groups by item number, -1 for items without, which are never capped."""
+    """At most `most` items of a group among the n: groups by item number, -1 for items without, which are never capped.
+
+    starts: where an item may be of several groups, those of item i are groups[starts[i] : starts[i + 1]]; it counts for each.
+    """
 
     groups: Ints
     most: int
+    starts: npt.NDArray[np.int64] | None = None
+
+    def groups_of(self, item: int) -> list[int]:
+        if self.starts is not None:
+            groups: list[int] = self.groups[self.starts[item] : self.starts[item + 1]].tolist()
+            return groups
+        return [int(self.groups[item])] if self.groups[item] >= 0 else []
 
 
 def best_items(scores: Floats, items: Ints, n: int, left_out: Sequence[Ints] = (), caps: Sequence[Cap] = ()) -> TopItems:
@@ -100,10 +110,15 @@ def _allowed(scores: Floats, items: Ints, n: int, caps: Sequence[Cap], order: np
     for place in order:
         if len(chosen) == n or np.isneginf(scores[place]):
             break
-        groups = [int(cap.groups[items[place]]) for cap in caps]
-        if any(group >= 0 and count.get(group, 0) >= cap.most for cap, count, group in zip(caps, counts, groups, strict=True)):
+        groups = [cap.groups_of(int(items[place])) for cap in caps]
+        if any(
+            count.get(group, 0) >= cap.most
+            for cap, count, of_item in zip(caps, counts, groups, strict=True)
+            for group in of_item
+        ):
             continue
-        for count, group in zip(counts, groups, strict=True):
-            count[group] = count.get(group, 0) + 1
+        for count, of_item in zip(counts, groups, strict=True):
+            for group in of_item:
+                count[group] = count.get(group, 0) + 1
         chosen.append(int(place))
     return np.array(chosen, np.int64)

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.errors import DataError
-from gmlfm.storage import write_text
+from gmlfm.reading import READ_ERRORS, parse_json, read_parquet, reason
+from gmlfm.storage import new_file, write_text
 from gmlfm.tuning.study import Tuned
 
 Queries = dict[str, npt.NDArray[np.float64]]
@@ -38,9 +39,9 @@ class Results:
         if not path.exists():
             return None
         try:
-            return Tuned(**json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
-            raise DataError(f"{path} is damaged ({error}); remove it and run the comparison again.") from error
+            return Tuned(**parse_json(path.read_text(encoding="utf-8")))
+        except READ_ERRORS as error:
+            raise DataError(f"{path} is damaged ({reason(error)}); remove it and run the comparison again.") from error
 
     def tested(self, model: str) -> Tuned:
         tuned = self.chosen(model)
@@ -51,36 +52,32 @@ class Results:
     def add(self, model: str, seed: int, queries: Queries, seconds: float) -> None:
         """The queries last: a seed that has them is done."""
         write_text(self._seconds(model, seed), json.dumps({"seconds": seconds}) + "\n")
-        target = self._queries(model, seed)
-        draft = target.with_suffix(".draft")
-        pl.DataFrame(queries).write_parquet(draft)
-        draft.replace(target)
+        with new_file(self._queries(model, seed)) as draft:
+            pl.DataFrame(queries).write_parquet(draft)
 
     def has(self, model: str, seed: int) -> bool:
         """A result that cannot be read is made again."""
         try:
             self.seconds(model, seed)
-            return pl.read_parquet(self._queries(model, seed)).height > 0
-        except (OSError, DataError, pl.exceptions.PolarsError):
+            return read_parquet(self._queries(model, seed)).height > 0
+        except (DataError, *READ_ERRORS):
             return False
 
     def queries(self, model: str, seed: int) -> Queries:
         path = self._queries(model, seed)
         try:
-            frame = pl.read_parquet(path)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise DataError(
-                f"{path} is missing or damaged ({str(error).splitlines()[0]}); run the comparison again."
-            ) from error
-        return {name: frame[name].to_numpy() for name in frame.columns}
+            frame = read_parquet(path)
+            return {name: frame[name].to_numpy() for name in frame.columns}
+        except READ_ERRORS as error:
+            raise DataError(f"{path} is missing or damaged ({reason(error)}); run the comparison again.") from error
 
     def seconds(self, model: str, seed: int) -> float:
         """Of the final training with this seed, its test included."""
         path = self._seconds(model, seed)
         try:
-            return float(json.loads(path.read_text(encoding="utf-8"))["seconds"])
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise DataError(f"{path} is missing or damaged ({error}); run the comparison again.") from error
+            return float(parse_json(path.read_text(encoding="utf-8"))["seconds"])
+        except READ_ERRORS as error:
+            raise DataError(f"{path} is missing or damaged ({reason(error)}); run the comparison again.") from error
 
     def _choice(self, model: str) -> Path:
         return self._folder / f"{file_name(model)}.json"

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gmlfm import load_dataset
+from gmlfm.data.sources import amazon
 from gmlfm.data.sources.amazon import convert_amazon, read_lines
 from gmlfm.data.sources.fetch import get_dataset
 from gmlfm.errors import DataError
@@ -85,8 +86,24 @@ def test_each_amazon_set_takes_its_own_files(tmp_path: Path) -> None:
     assert load_dataset("amazon-office", data_root=tmp_path / "root").users.ids.to_list() == ["office"]
 
 
-@pytest.mark.parametrize("change", [{"overall": "x"}, {"unixReviewTime": None}, {"overall": [5]}])
+@pytest.mark.parametrize(
+    "change", [{"overall": "x"}, {"unixReviewTime": None}, {"overall": [5]}, {"unixReviewTime": 10**50}, {"asin": "\ud800"}]
+)
 def test_values_of_another_kind_are_refused_with_their_line(tmp_path: Path, change: dict[str, object]) -> None:
     (tmp_path / "reviews_x.json").write_text(json.dumps(REVIEWS[0]) + "\n" + json.dumps({**REVIEWS[1], **change}) + "\n")
     with pytest.raises(DataError, match="line 2 holds a value of another kind"):
         convert_amazon("amazon-x", tmp_path / "reviews_x.json", None, tmp_path / "out")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "(" * 150 + ")" * 150, "-" * 5_000 + "1", "9" * 5_000])
+def test_lines_nested_without_end_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "reviews_x.json").write_text(text + "\n")
+    with pytest.raises(DataError, match=r"line 1 (is neither JSON nor a Python literal|holds a)"):
+        list(read_lines(tmp_path / "reviews_x.json"))
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amazon, "_LONGEST_LINE", 1 << 20)
+    (tmp_path / "r.json.gz").write_bytes(gzip.compress(bytes(3 << 20)))
+    with pytest.raises(DataError, match="line 1 is longer than 1 MiB; is it a file of lines"):
+        list(read_lines(tmp_path / "r.json.gz"))

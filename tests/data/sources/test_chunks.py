@@ -105,5 +105,29 @@ def test_wide_characters_are_read_in_chunks_too(tmp_path: Path, encoding: str) -
 def test_a_missing_member_of_an_archive(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
         archive.writestr("a.csv", CSV)
-    with pytest.raises(DataError, match="no item named"):
+    with pytest.raises(DataError, match=r"has no member 'b\.csv'; it holds a\.csv"):
         list(read_chunks("t.zip!b.csv", tmp_path, ReadOptions()))
+
+
+def test_a_parquet_file_that_has_fewer_rows_than_it_says_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pl.DataFrame({"a": range(10)}).write_parquet(tmp_path / "t.parquet")
+    monkeypatch.setattr(chunks, "parquet_rows", lambda _: 10**15)
+    with pytest.raises(DataError, match=r"says that it has 1,000,000,000,000,000 rows, but ends after 10; it is damaged"):
+        list(read_chunks("t.parquet", tmp_path, ReadOptions(), rows=64))
+
+
+def test_blank_blocks_and_quotes_beyond_ascii(tmp_path: Path) -> None:
+    rows = [f"{n},»text\nwith {n}»" for n in range(100)]
+    (tmp_path / "t.csv").write_text("id,a\n" + "\n" * 3000 + "\n".join(rows) + "\n" * 3000)
+    options = ReadOptions(quote="»", separator=",")
+    chunks_read = list(read_chunks("t.csv", tmp_path, options))
+    assert len(chunks_read) > 2
+    assert pl.concat([chunk.frame for chunk in chunks_read])["a"].to_list() == [f"text\nwith {n}" for n in range(100)]
+    assert chunks_read[-1].origin.locate(0) == f"{tmp_path}/t.csv line {3002 + 2 * (100 - chunks_read[-1].frame.height)}"
+
+
+def test_a_parquet_file_of_any_name_is_read_in_chunks(tmp_path: Path) -> None:
+    pl.DataFrame({"a": [0]}).write_parquet(tmp_path / "x1.parquet")
+    pl.DataFrame({"a": range(100)}).write_parquet(tmp_path / "x[1].parquet")
+    assert sum(chunk.frame.height for chunk in read_chunks("x[1].parquet", tmp_path, ReadOptions(), rows=64)) == 100
+    assert count_rows("x[1].parquet", tmp_path) == 100

@@ -19,7 +19,7 @@ from gmlfm.data.sources.archives import check_archive
 from gmlfm.data.sources.catalogue import Request, Source
 from gmlfm.data.sources.fetch import accept_terms, get_dataset, terms_to_accept
 from gmlfm.errors import DataError
-from tests.data.sources.served import serving
+from tests.data.sources.served import replying, serving
 from tests.data.sources.test_named import movielens
 
 
@@ -192,3 +192,42 @@ def test_a_person_is_asked_to_accept(tmp_path: Path, monkeypatch: pytest.MonkeyP
     archive = str(tmp_path / "made" / "ml-1m.zip")
     assert main(["data", "get", "ml-1m", "--from", archive, "--any-checksum", "--data-root", str(tmp_path)]) == code
     assert (tmp_path / "ml-1m").exists() == (code == 0)
+
+
+def test_a_hostile_server_is_one_sentence_and_exit_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replies = {
+        b"HTTP/1.1 200 OK\r\nContent-Length: abc\r\n\r\n": "the server sent the header Content-Length: 'abc'",
+        b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\n\r\n": "'file:///etc/passwd' is not allowed",
+        b"HTTP/1.1 404 \x1b[31mGone\r\n\r\n": r"the server answered 404 \x1b[31mGone",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n": "sends more than the 6,490,000 bytes that are allowed",
+    }
+    for reply, message in replies.items():
+        with replying(reply) as (url, _):
+            monkeypatch.setitem(catalogue.SOURCES, "ml-1m", replace(catalogue.SOURCES["ml-1m"], url=f"{url}/file.zip"))
+            assert main(["data", "get", "ml-1m", "--accept-terms", "--data-root", str(tmp_path)]) == 2
+        *_, sentence = capsys.readouterr().err.splitlines()
+        assert message in sentence
+        assert sentence.isprintable()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["accepted-terms.json", "downloads"]
+
+
+@pytest.mark.parametrize("name", [name for name in catalogue.SOURCES if name != "bazaar"])
+@pytest.mark.parametrize(
+    "path", ["a\0b", "a" * 300, "gone", "/dev/zero", "\ud800"], ids=["nul", "long", "gone", "device", "half"]
+)
+def test_files_and_folders_that_cannot_be_are_one_sentence(tmp_path: Path, name: str, path: str) -> None:
+    with pytest.raises(DataError, match=r"cannot be a file's name|does not exist|no file|is not a folder|is a device"):
+        get_dataset(name, tmp_path / "root", files=[tmp_path / path], category="x")
+    assert not (tmp_path / "root").exists()
+
+
+@pytest.mark.parametrize("out", ["a\0b", "a" * 300, "file/below"])
+def test_places_that_cannot_be_are_one_sentence(tmp_path: Path, out: str) -> None:
+    movielens(tmp_path / "made")
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match=r"cannot be a file's name|could not be written"):
+        get_dataset("ml-1m", tmp_path, files=[tmp_path / "made" / "ml-1m.zip"], any_checksum=True, out=tmp_path / out)
+    (tmp_path / "accepted-terms.json").write_text("[" * 50_000)
+    assert terms_to_accept("ml-1m", tmp_path) is not None

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import zipfile
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from gmlfm import load_dataset
 from gmlfm.data.schema import Schema
 from gmlfm.data.sources.catalogue import SOURCES
 from gmlfm.data.sources.named import description
-from gmlfm.errors import DataError
+from gmlfm.errors import DataError, GmlfmError
 
 
 def movielens(folder: Path) -> None:
@@ -74,3 +75,14 @@ def test_missing_datasets_are_reported(tmp_path: Path) -> None:
         load_dataset(tmp_path)
     with pytest.raises(DataError, match="is not a folder"):
         load_dataset("ml-1m", data_root=tmp_path / "gone")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a" * 300, "é" * 200, "\ud800", "a\0b.toml", "/".join(["a" * 200] * 30)])
+def test_names_that_no_file_can_have_are_one_sentence(name: str, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot be a file's name|is too long for a name or a path"):
+        load_dataset(name)
+    with pytest.raises(DataError, match=r"cannot be a file's name|is too long for a name or a path"):
+        load_dataset("shop", data_root=name)
+    (tmp_path / "dataset.toml").write_text(f'[interactions]\npath = {json.dumps(name)}\nuser = "u"\nitem = "i"\n')
+    with pytest.raises(GmlfmError, match=r"cannot be a file's name|expected text in quotes|is not a valid TOML file"):
+        load_dataset(tmp_path)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import polars as pl
 import pytest
 
 from gmlfm.data.schema import ReadOptions
+from gmlfm.data.sources import tables
 from gmlfm.data.sources.tables import read_table
 from gmlfm.errors import DataError
 
@@ -100,3 +102,84 @@ def test_a_zip_without_the_member_and_a_damaged_zip(tmp_path: Path) -> None:
 def test_a_mark_before_json_lines_costs_no_line(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text('\ufeff{"id": 1}\n{"id": 2}\n', encoding="utf-8")
     assert read_table("t.jsonl", tmp_path, ANY).frame["id"].to_list() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"id": ' + "[" * 100_000, "not a JSON object: it is nested too deeply"),
+        ('{"id": "\\ud83d"}', "half of a surrogate pair"),
+        ('{"\\uDC00": 1}', "half of a surrogate pair"),
+        ('{"id": ["\\udbff"]}', "half of a surrogate pair"),
+        ('{"id": ' + "9" * 5_000 + "}", "not a JSON object: Exceeds the limit"),
+        ("[1]", "not a JSON object: it is no object"),
+    ],
+)
+def test_json_that_no_table_can_hold_is_a_broken_line(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "t.jsonl").write_text(f'{{"id": "a"}}\n{line}\n')
+    with pytest.raises(DataError, match=r"t\.jsonl line 2 is broken") as caught:
+        read_table("t.jsonl", tmp_path, ANY)
+    assert message in str(caught.value)
+    assert read_table("t.jsonl", tmp_path, ReadOptions(tolerate=1)).frame["id"].to_list() == ["a"]
+
+
+def test_json_with_whole_pairs_long_numbers_and_any_line_ends(tmp_path: Path) -> None:
+    lines = ['{"id": "\\ud83e\\udd86", "n": 1}', '{"id": "b", "n": 1' + "0" * 50 + "}", '{"id": "c", "n": 2}']
+    for end in ("\n", "\r\n", "\r"):
+        (tmp_path / "t.jsonl").write_bytes(end.join(lines).encode())
+        frame = read_table("t.jsonl", tmp_path, ANY).frame
+        assert frame["id"].to_list() == ["🦆", "b", "c"]
+        assert frame["n"].to_list() == ["1", "1" + "0" * 50, "2"]
+
+
+def test_json_lines_without_common_keys_are_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_MOST_EMPTY_CELLS", 10_000)
+    (tmp_path / "t.jsonl").write_text("\n".join(f'{{"key{n}": 1}}' for n in range(500)))
+    with pytest.raises(DataError, match=r"has 500 different keys over 500 lines, few of them in each"):
+        read_table("t.jsonl", tmp_path, ANY)
+
+
+@pytest.mark.parametrize("name", ["x[1].parquet", "x[1].csv", "a*.csv", "a!b.csv", "what?.jsonl", "x[1].zip!t.csv"])
+@pytest.mark.parametrize("folder", ["plain", "odd [1] folder"])
+def test_a_name_with_marks_of_a_glob_is_that_file(tmp_path: Path, folder: str, name: str) -> None:
+    home = tmp_path / folder
+    home.mkdir()
+    pl.DataFrame({"id": ["other"], "a": ["x"]}).write_parquet(home / "x1.parquet")
+    (home / "ab.csv").write_text("id,a\nother,x\n")
+    text = "id,a\n1,2\n"
+    if ".zip" in name:
+        with zipfile.ZipFile(home / "x[1].zip", "w") as archive:
+            archive.writestr("t.csv", text)
+    elif name.endswith(".parquet"):
+        pl.DataFrame({"id": ["1"], "a": ["2"]}).write_parquet(home / name)
+    else:
+        (home / name).write_text('{"id": "1", "a": "2"}' if name.endswith(".jsonl") else text)
+    assert read_table(name, home, ANY).frame.rows() == [("1", "2")]
+    assert read_table("ab.*", home, ANY).frame.rows() == [("other", "x")]
+
+
+@pytest.mark.parametrize("kind", ["pipe.parquet", "folder.csv", "folder.parquet", "/dev/zero", "zip"])
+def test_what_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
+    name = "t.zip!a.csv" if kind == "zip" else kind
+    if kind.startswith("folder"):
+        (tmp_path / kind).mkdir()
+    elif kind != "/dev/zero":
+        os.mkfifo(tmp_path / ("t.zip" if kind == "zip" else kind))
+    with pytest.raises(DataError, match=r"is a (pipe|folder|device); expected a file"):
+        read_table(name, tmp_path, ANY)
+
+
+def test_the_panic_of_polars_is_a_damaged_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def panic(_: object) -> None:
+        raise pl.exceptions.PanicException("index out of bounds")
+
+    pl.DataFrame({"id": ["1"]}).write_parquet(tmp_path / "t.parquet")
+    monkeypatch.setattr(tables, "read_parquet", panic)
+    with pytest.raises(DataError, match=r"t\.parquet is not a readable Parquet file \(index out of bounds\)"):
+        read_table("t.parquet", tmp_path, ANY)
+
+
+def test_an_encoding_that_gives_halves_of_characters_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(b"id,a\n1,+2AA-\n")
+    with pytest.raises(DataError, match="cannot be read as utf-7; set another encoding"):
+        read_table("t.csv", tmp_path, ReadOptions(encoding="utf-7"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import gzip
-import json
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -14,9 +13,12 @@ from typing import Any
 import polars as pl
 
 from gmlfm.errors import DataError
+from gmlfm.reading import is_folder, parse_json, reading, reason
 from gmlfm.storage import new_folder
+from gmlfm.streams import open_bytes
 
 NEEDED_FILES = "reviews_{0}_5.json.gz and, for attributes, meta_{0}.json.gz"
+_LONGEST_LINE = 1 << 27
 _ASIN = re.compile(rb"""['"]asin['"]\s*:\s*['"]([^'"]+)['"]""")
 
 _PRODUCT: dict[str, pl.DataType] = {
@@ -72,7 +74,8 @@ def convert_amazon(name: str, reviews: Path, meta: Path | None, folder: Path) ->
 
 def amazon_files(name: str, category: str, files: Sequence[Path]) -> tuple[Path, Path | None]:
     """Which of the files (or of a folder's files) are the reviews and the meta data of a category, by their names."""
-    paths = [path for file in files for path in (sorted(file.iterdir()) if file.is_dir() else [file])]
+    with reading(", ".join(map(str, files))):
+        paths = [path for file in files for path in (sorted(file.iterdir()) if is_folder(file) else [file])]
     reviews, meta = ([path for path in paths if path.name.startswith(f"{kind}_{category}")] for kind in ("reviews", "meta"))
     if not reviews:
         raise DataError(f"'{name}' needs {NEEDED_FILES.format(category)}; no file named reviews_{category}* was given.")
@@ -86,9 +89,10 @@ def read_lines(path: Path, asins: set[str] | None = None) -> Iterator[tuple[int,
     """
     number = 0
     try:
-        opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-        with opened as file:
-            for number, line in enumerate(file, start=1):
+        with open_bytes(path) as file:
+            for number, line in enumerate(iter(lambda: file.readline(_LONGEST_LINE), b""), start=1):
+                if len(line) == _LONGEST_LINE:
+                    raise DataError(f"{path} line {number:,} is longer than {_LONGEST_LINE >> 20} MiB; is it a file of lines?")
                 if not line.strip():
                     continue
                 if asins is not None:
@@ -96,23 +100,21 @@ def read_lines(path: Path, asins: set[str] | None = None) -> Iterator[tuple[int,
                     if match and match[1].decode(errors="replace") not in asins:
                         continue
                 yield number, _parse(line, path, number)
-    except FileNotFoundError as error:
-        raise DataError(f"{path} does not exist; check the path.") from error
     except EOFError as error:
         raise DataError(f"{path} is truncated after line {number:,}; fetch the file again.") from error
     except (gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path} is damaged after line {number:,} ({error}); fetch the file again.") from error
     except OSError as error:
-        raise DataError(f"{path} could not be read ({error.strerror or error}).") from error
+        raise DataError(f"{path} could not be read ({reason(error)}).") from error
 
 
 def _parse(data: bytes, path: Path, number: int) -> dict[str, Any]:
     try:
         text = data.decode()
-        value = json.loads(text)
+        value = parse_json(text)
     except UnicodeDecodeError as error:
         raise DataError(f"{path} line {number:,} is not UTF-8.") from error
-    except json.JSONDecodeError:
+    except ValueError:
         try:
             value = ast.literal_eval(text.strip())
         except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
@@ -138,16 +140,19 @@ def _converted(
 
 
 def _review(record: dict[str, Any]) -> tuple[Any, ...]:
-    return str(record["reviewerID"]), str(record["asin"]), float(record["overall"]), int(record["unixReviewTime"])
+    time = int(record["unixReviewTime"])
+    if abs(time) >= 2**63:
+        raise OverflowError(f"the time {str(time)[:30]}")
+    return _id(record["reviewerID"]), _id(record["asin"]), float(record["overall"]), time
 
 
 def _product(record: dict[str, Any]) -> tuple[Any, ...]:
-    paths = [[str(label) for label in path] for path in record.get("categories") or [] if path]
+    paths = [[_id(label) for label in path] for path in record.get("categories") or [] if path]
     category = " > ".join(paths[0]) if paths else None
     labels = list(dict.fromkeys(label for path in paths for label in path)) if paths else None
     price = record.get("price")
     return (
-        str(record["asin"]),
+        _id(record["asin"]),
         category,
         labels,
         _text(record.get("brand")),
@@ -156,7 +161,14 @@ def _product(record: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
+def _id(value: Any) -> str:
+    """As text; half a surrogate pair, which JSON can write, is refused as UnicodeEncodeError."""
+    text = str(value)
+    text.encode()
+    return text
+
+
 def _text(value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{value!r} where a text was expected")
-    return value or None
+    return _id(value) if value else None

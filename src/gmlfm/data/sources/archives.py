@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from pathlib import Path, PurePosixPath
 
 from gmlfm.errors import DataError
+from gmlfm.reading import READ_ERRORS, check_regular, limit, reason
 
-_MOST_RATIO = 200
 _MOST_BYTES = 20 * 2**30
+_RATIO_ASKED_FROM = 2**20
 
 
 def check_archive(archive: Path, needed: tuple[str, ...] = ()) -> None:
@@ -17,6 +17,8 @@ def check_archive(archive: Path, needed: tuple[str, ...] = ()) -> None:
 
     The checksums of the needed members are verified; of all members where none is named.
     """
+    check_regular(archive)
+    most_bytes, most_ratio = limit("GMLFM_READ_BYTES", _MOST_BYTES), limit("GMLFM_READ_RATIO", 200)
     try:
         with zipfile.ZipFile(archive) as opened:
             entries = opened.infolist()
@@ -26,10 +28,10 @@ def check_archive(archive: Path, needed: tuple[str, ...] = ()) -> None:
                 if path.is_absolute() or ".." in path.parts or ":" in entry.filename:
                     raise DataError(f"{archive} holds '{entry.filename}', a path that leads outside; it was not opened.")
                 ratio = entry.file_size / max(entry.compress_size, 1)
-                if entry.file_size > _MOST_BYTES or (ratio > _MOST_RATIO and entry.file_size > 2**20):
+                if entry.file_size > most_bytes or (ratio > most_ratio and entry.file_size > _RATIO_ASKED_FROM):
                     raise DataError(
-                        f"{archive}: '{entry.filename}' would unpack to {entry.file_size:,} bytes, "
-                        f"{ratio:,.0f} times its size; it looks like a bomb and was not opened."
+                        f"{archive}: '{entry.filename}' would unpack to {entry.file_size:,} bytes, {ratio:,.0f} times "
+                        "its size; it looks like a bomb and was not opened (GMLFM_READ_BYTES and GMLFM_READ_RATIO allow more)."
                     )
             missing = [name for name in needed if name not in names]
             if missing:
@@ -37,12 +39,10 @@ def check_archive(archive: Path, needed: tuple[str, ...] = ()) -> None:
             broken = next((name for name in needed or sorted(names) if _is_broken(opened, name)), None)
             if broken is not None:
                 raise DataError(f"{archive}: the member '{broken}' is damaged; fetch the archive again.")
-    except FileNotFoundError as error:
-        raise DataError(f"{archive} does not exist; check the path.") from error
-    except zipfile.BadZipFile as error:
-        raise DataError(f"{archive} is no zip archive or is damaged ({error}); fetch it again.") from error
     except OSError as error:
-        raise DataError(f"{archive} could not be read ({error.strerror or error}).") from error
+        raise DataError(f"{archive} could not be read ({reason(error)}).") from error
+    except READ_ERRORS as error:
+        raise DataError(f"{archive} is no zip archive or is damaged ({reason(error)}); fetch it again.") from error
 
 
 def _is_broken(opened: zipfile.ZipFile, name: str) -> bool:
@@ -51,6 +51,6 @@ def _is_broken(opened: zipfile.ZipFile, name: str) -> bool:
         with opened.open(name) as member:
             while member.read(1 << 20):
                 pass
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError):  # RuntimeError: encrypted or unknown compression
+    except READ_ERRORS:
         return True
     return False

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import codecs
-import gzip
-import io
-import zipfile
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
 import numpy as np
-import polars as pl
 
 from gmlfm.data.columns import Origin
 from gmlfm.data.schema import ReadOptions
 from gmlfm.data.sources.delimited import LONGEST_RECORD, Broken
 from gmlfm.data.sources.dialect import decode, marked_encoding, sniff
 from gmlfm.data.sources.tables import (
-    ARCHIVE_MARK,
     Table,
     file_on_disk,
     is_delimited,
     is_parquet,
     matching,
     parse_text,
-    reading,
+    reading_parquet,
     refuse_broken,
     stacked,
 )
 from gmlfm.errors import DataError
+from gmlfm.reading import check_regular, parquet_rows, reading, scan_parquet
+from gmlfm.streams import open_bytes
 
 _BLOCK = 1 << 25
 _LONGEST_LINE = 1 << 27
@@ -58,10 +56,9 @@ def count_rows(path: str, folder: Path) -> int:
     total = 0
     for file in matching(path, folder):
         if is_parquet(file):
-            try:
-                total += int(pl.scan_parquet(file).select(pl.len()).collect().item())
-            except (pl.exceptions.PolarsError, OSError) as error:
-                raise DataError(f"{file} is not a readable Parquet file ({str(error).splitlines()[0]}).") from error
+            check_regular(file)
+            with reading_parquet(file):
+                total += parquet_rows(file)
         else:
             on_disk = file_on_disk(file)
             total += on_disk.stat().st_size // (8 if on_disk.suffix in (".gz", ".zip") else 25)
@@ -69,9 +66,14 @@ def count_rows(path: str, folder: Path) -> int:
 
 
 def _parquet_chunks(file: str, options: ReadOptions, rows: int) -> Iterator[Table]:
-    total = count_rows(file, Path())
-    for start in range(0, total, rows):
-        frame = pl.scan_parquet(file).slice(start, rows).collect()
+    check_regular(file)
+    with reading_parquet(file):
+        total = parquet_rows(file)
+    for start in range(0, max(total, 1), rows):
+        with reading_parquet(file):
+            frame = scan_parquet(file).slice(start, min(rows, total)).collect()
+        if frame.height < min(rows, total - start):
+            raise DataError(f"{file} says that it has {total:,} rows, but ends after {start + frame.height:,}; it is damaged.")
         yield Table(frame, Origin(file, lambda row, start=start: f"{file} row {start + row + 1}"), options)  # type: ignore[misc]
 
 
@@ -80,6 +82,9 @@ def _text_chunks(file: str, options: ReadOptions) -> Iterator[Table]:
     broken = Broken()
     first_line = 1
     for block in _whole_lines(file, options):
+        if not block.strip():
+            first_line += block.count(b"\n")
+            continue
         if dialect is None:
             text, encoding = decode(block, None if _is_wide(options.encoding or "") else options.encoding, file)
             dialect = replace(sniff(text, options, file) if is_delimited(file) else options, encoding=encoding)
@@ -103,7 +108,7 @@ def _whole_lines(file: str, options: ReadOptions) -> Iterator[bytes]:
     """
     quote = (options.quote if options.quote is not None else '"').encode() if is_delimited(file) else b""
     rest = b""
-    with reading(file), _open(file) as stream:
+    with reading(file), open_bytes(file) as stream:
         for data in _blocks(stream, options.encoding):
             rest += data
             end = _cut(rest, quote)
@@ -123,7 +128,10 @@ def _cut(data: bytes, quote: bytes) -> int:
         return last
     characters = np.frombuffer(data, np.uint8, last)
     ends = np.flatnonzero(characters == ord("\n"))
-    quotes = np.flatnonzero(characters == ord(quote))
+    if len(quote) == 1:
+        quotes = np.flatnonzero(characters == ord(quote))
+    else:  # beyond ASCII
+        quotes = np.array([match.start() for match in re.finditer(re.escape(quote), data[:last])], np.int64)
     closed = np.flatnonzero(np.searchsorted(quotes, ends) % 2 == 0)
     if len(closed) and len(ends) - 1 - closed[-1] <= LONGEST_RECORD:
         return int(ends[closed[-1]]) + 1
@@ -148,12 +156,3 @@ def _blocks(stream: IO[bytes], encoding: str | None) -> Iterator[bytes]:
 
 def _is_wide(encoding: str) -> bool:
     return encoding.lower().replace("_", "").replace("-", "").startswith(("utf16", "utf32"))
-
-
-def _open(file: str) -> IO[bytes]:
-    archive, mark, member = file.partition(f".zip{ARCHIVE_MARK}")
-    if mark:
-        return zipfile.ZipFile(f"{archive}.zip").open(member)
-    if file.lower().endswith(".gz"):
-        return io.BufferedReader(gzip.open(file, "rb"))
-    return Path(file).open("rb")

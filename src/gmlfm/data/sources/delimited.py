@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -259,12 +260,12 @@ def _column_names(cells: list[str], options: ReadOptions, name: str) -> list[str
     if not options.has_header:
         return made_up_names(len(cells))
     names = [cell.strip() or f"column_{position}" for position, cell in enumerate(cells, start=1)]
-    for position, column in enumerate(names):
-        if column in names[:position]:
-            raise DataError(
-                f"{name} line 1: the column '{column}' occurs twice in the header; rename one of them, "
-                "or give all names with read = { header = true, columns = [...] }."
-            )
+    if len(set(names)) < len(names):
+        column = next(column for column, count in Counter(names).items() if count > 1)
+        raise DataError(
+            f"{name} line 1: the column '{column}' occurs twice in the header; rename one of them, "
+            "or give all names with read = { header = true, columns = [...] }."
+        )
     return names
 
 

@@ -18,6 +18,7 @@ _SAMPLE_CHARACTERS = 400_000
 _LARGEST_SAMPLE = 1 << 23
 _FEWEST_LINES = 10
 _LONGEST_FIELD = 1 << 27  # characters; Python's own limit is 128 KiB, and texts of 200 KB are met
+_PLAIN = frozenset({"utf-8", "cp1252", "latin-1", "utf-16", "utf-32"})
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -33,7 +34,10 @@ def decode(data: bytes, encoding: str | None, name: str) -> tuple[str, str]:
         encoding = marked_encoding(data)
     for candidate in (encoding,) if encoding else ("utf-8", "cp1252", "latin-1"):
         try:
-            return data.decode(candidate).removeprefix("\ufeff"), candidate
+            text = data.decode(candidate).removeprefix("\ufeff")
+            if candidate not in _PLAIN:
+                text.encode()  # utf-7 and unicode_escape can write half a surrogate pair
+            return text, candidate
         except LookupError as error:
             raise DataError(f"{name}: the encoding '{candidate}' is not known; try utf-8 or latin-1.") from error
         except UnicodeDecodeError as error:

@@ -12,6 +12,7 @@ from gmlfm.data.sources.catalogue import SOURCES, Request, Source
 from gmlfm.data.sources.download import Progress, check_room, checksum, download_file
 from gmlfm.data.sources.mercari import slug
 from gmlfm.errors import DataError, OptionError, did_you_mean
+from gmlfm.reading import READ_ERRORS, file_status, is_folder, is_regular
 from gmlfm.storage import new_folder, write_text
 
 _ACCEPTED = "accepted-terms.json"
@@ -30,7 +31,7 @@ def accept_terms(name: str, root: Path) -> None:
 def _accepted(root: Path) -> list[str]:
     try:
         names = json.loads((root / _ACCEPTED).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except READ_ERRORS:
         return []
     return [str(name) for name in names] if isinstance(names, list) else []
 
@@ -83,11 +84,12 @@ def _archive(source: Source, files: Sequence[Path], root: Path, any_checksum: bo
     assert source.url is not None
     if not files:
         target = root / "downloads" / source.url.rsplit("/", 1)[1]
-        if not target.exists() or source.md5 not in (None, checksum(target)):
-            download_file(source.url, target, source.md5, progress)
+        if file_status(target) is None or source.md5 not in (None, checksum(target)):
+            declared = round(source.megabytes * 1e6) or None
+            download_file(source.url, target, source.md5, progress, declared_bytes=declared)
         return target
     archive = files[0]
-    if not archive.is_file():
+    if not is_regular(archive):
         raise DataError(f"{archive} does not exist or is no file; --from names the archive.")
     if not any_checksum and source.md5 is not None and checksum(archive) != source.md5:
         raise DataError(
@@ -98,12 +100,13 @@ def _archive(source: Source, files: Sequence[Path], root: Path, any_checksum: bo
 
 
 def _keep_archive(archive: Path, folder: Path, name: str) -> None:
+    file_status(folder)  # refuses a name that no folder can have
     check_room(archive.stat().st_size, _existing_parent(folder), archive)
-    if (folder / name).exists() and archive.samefile(folder / name):
+    if file_status(folder / name) is not None and archive.samefile(folder / name):
         return
     with new_folder(folder, holds=(name,)) as new:
         shutil.copyfile(archive, new / name)
 
 
 def _existing_parent(path: Path) -> Path:
-    return next(parent for parent in (path, *path.resolve().parents) if parent.is_dir())
+    return next(parent for parent in (path, *path.resolve().parents) if is_folder(parent))

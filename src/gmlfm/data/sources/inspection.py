@@ -19,6 +19,7 @@ from gmlfm.data.sources.named import load_schema
 from gmlfm.data.sources.naming import Naming, name_columns
 from gmlfm.data.sources.tables import Table, is_delimited, read_table
 from gmlfm.errors import DataError
+from gmlfm.reading import check_regular, file_status, is_folder
 from gmlfm.storage import write_text
 
 _ANY_NUMBER = 2**62
@@ -59,10 +60,12 @@ def inspect_files(
     tables: dict[str, Table] = {}
     namings: dict[str, Naming] = {}
     for path in paths:
+        if is_folder(path):
+            raise DataError(f"{path} is a folder; name the files in it, such as {path}/*.csv.")
+        if file_status(path) is not None:
+            check_regular(path)  # it is read several times, which a pipe does not allow
         if any(path.resolve() == Path(other).resolve() for other in tables):
             raise DataError(f"{path} is given twice.")
-        if path.is_dir():
-            raise DataError(f"{path} is a folder; name the files in it, such as {path}/*.csv.")
         tables[str(path)], namings[str(path)] = _read_tolerantly(path, header)
     cleaned_tables = {name: _without_null_words(table) for name, table in tables.items()}
     dataset_name = folder.resolve().name or "data"
@@ -88,7 +91,7 @@ def inspect_files(
 
 def write_schema(inspected: Inspected, target: Path, *, force: bool = False) -> Dataset:
     """Load what the schema describes, and write the schema only if that succeeds."""
-    if target.exists() and not force:
+    if file_status(target) is not None and not force:
         raise DataError(f"{target} exists already; it was left as it is. Use --force to replace it.")
     data = load_schema(inspected.schema, target.parent)
     write_text(target, inspected.to_toml())

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gmlfm.data.sources.tables import read_bytes
 from gmlfm.errors import DataError
 from gmlfm.storage import new_folder
+from gmlfm.streams import read_bytes
 
 _TOML = """# From a libFM file: a row's first attribute is its user, the second its item, the others are a set of the occasion.
 name = {name}

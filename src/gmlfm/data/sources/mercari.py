@@ -11,6 +11,7 @@ from gmlfm.data.columns import Origin, as_ids
 from gmlfm.data.schema import ReadOptions
 from gmlfm.data.sources.tables import read_table
 from gmlfm.errors import DataError, did_you_mean
+from gmlfm.reading import is_folder, is_regular
 from gmlfm.storage import new_folder
 
 TABLES = {
@@ -83,9 +84,9 @@ def _descendants(categories: pl.DataFrame, roots: list[str]) -> list[str]:
 
 
 def _read(folder: Path, name: str) -> pl.DataFrame:
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise DataError(f"{folder} is not a folder; --from names the folder with categories, items and purchases.")
-    path = next((folder / f"{name}{suffix}" for suffix in _SUFFIXES if (folder / f"{name}{suffix}").is_file()), None)
+    path = next((folder / f"{name}{suffix}" for suffix in _SUFFIXES if is_regular(folder / f"{name}{suffix}")), None)
     if path is None:
         raise DataError(f"{folder} has no file '{name}' ({', '.join(_SUFFIXES)}); expected {', '.join(TABLES)}.")
     frame = read_table(str(path), Path(), ReadOptions()).frame

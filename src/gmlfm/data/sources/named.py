@@ -15,6 +15,7 @@ from gmlfm.data.sources.tables import Table, read_table
 from gmlfm.errors import DataError, did_you_mean
 from gmlfm.forking import refuse_after_fork
 from gmlfm.progress import activity
+from gmlfm.reading import is_folder, is_regular
 from gmlfm.storage import cache_folder
 
 
@@ -40,7 +41,7 @@ def folder_of(name: str, data_root: str | Path | None = None) -> Path | None:
     """The folder in which a named dataset's files lie, None where no root has them."""
     for root in data_roots(data_root):
         folder = root / SOURCES[name].folder
-        if (folder / "dataset.toml").is_file() or (SOURCES[name].described and folder.is_dir()):
+        if is_regular(folder / "dataset.toml") or (SOURCES[name].described and is_folder(folder)):
             return folder
     return None
 
@@ -50,23 +51,23 @@ def locate(where: str | Path, data_root: str | Path | None = None) -> tuple[Sche
     path = Path(where)
     if len(str(where)) > 4000 or any(len(name) > 255 for name in path.parts):
         raise DataError(f"'{str(where)[:40]}...' is too long for a name or a path.")
-    if path.suffix == ".toml" or path.is_file():
+    if path.suffix == ".toml" or is_regular(path):
         return Schema.from_toml(path), path.parent
-    if (path / "dataset.toml").is_file():
+    if is_regular(path / "dataset.toml"):
         return Schema.from_toml(path / "dataset.toml"), path
     name = str(where)
     if name == "bazaar":
         return None
     roots = list(data_roots(data_root))
     for root in roots:
-        if (root / name / "dataset.toml").is_file():
+        if is_regular(root / name / "dataset.toml"):
             return Schema.from_toml(root / name / "dataset.toml"), root / name
-        if name in SOURCES and SOURCES[name].described and (root / SOURCES[name].folder).is_dir():
+        if name in SOURCES and SOURCES[name].described and is_folder(root / SOURCES[name].folder):
             return Schema.from_toml(description(name)), root / SOURCES[name].folder
     searched = ", ".join(str(root) for root in roots)
-    if (path / "prepared.json").is_file():
+    if is_regular(path / "prepared.json"):
         raise DataError(f"{path} is a prepared folder, which gmlfm train reads; here its dataset.toml's folder is needed.")
-    if path.is_dir():
+    if is_folder(path):
         raise DataError(f"{path} holds no dataset.toml; write one with: gmlfm init {path}/*")
     if name in SOURCES:
         raise DataError(f"the files of '{name}' are not in {searched}; use --data-root DIR, or: gmlfm data get {name}")
@@ -77,7 +78,7 @@ def locate(where: str | Path, data_root: str | Path | None = None) -> tuple[Sche
 
 def others(data_root: str | Path | None = None) -> list[Path]:
     """Folders with a dataset.toml under the roots whose names are not in the catalogue of sources."""
-    folders = [file.parent for root in data_roots(data_root) if root.is_dir() for file in sorted(root.glob("*/dataset.toml"))]
+    folders = [file.parent for root in data_roots(data_root) if is_folder(root) for file in sorted(root.glob("*/dataset.toml"))]
     return [folder for folder in folders if folder.name not in SOURCES]
 
 
@@ -103,7 +104,7 @@ def load_schema(schema: Schema, folder: Path, *, strict: bool = False) -> Datase
 
 def data_roots(data_root: str | Path | None = None) -> Iterator[Path]:
     if data_root is not None:
-        if not Path(data_root).is_dir():
+        if not is_folder(data_root):
             raise DataError(f"--data-root {data_root} is not a folder.")
         yield Path(data_root)
     if os.environ.get("GMLFM_DATA"):

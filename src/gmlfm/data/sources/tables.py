@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import glob
-import gzip
 import json
-import zipfile
-import zlib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,10 +21,13 @@ from gmlfm.data.schema import ReadOptions
 from gmlfm.data.sources.delimited import Broken, read_delimited
 from gmlfm.data.sources.dialect import decode, sniff
 from gmlfm.errors import DataError
+from gmlfm.reading import READ_ERRORS, check_parquet_size, check_regular, file_status, parse_json, read_parquet, reading, reason
+from gmlfm.streams import ARCHIVE_MARK, read_bytes
 
-ARCHIVE_MARK = "!"  # as in "ml-1m.zip!ml-1m/ratings.dat"
 _JSON_LINES = (".jsonl", ".ndjson")
 _PARQUET = (".parquet", ".pq")
+_HALF_OF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # an escape that may stand for half a character
+_MOST_EMPTY_CELLS = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -76,20 +77,27 @@ def stacked(name: str, tables: list[Table]) -> Table:
 def matching(path: str, folder: Path) -> list[str]:
     """The files that a path of a `dataset.toml` stands for: itself, or what its glob matches."""
     full = str(folder / path)
-    if any(mark in path for mark in "*?[") and not Path(full).exists():
-        files = sorted(glob.glob(full, recursive=True))
-        if not files:
+    if any(mark in path for mark in "*?[") and file_status(archive_of(full)) is None:
+        with reading(full):
+            # The folder is not part of the pattern: its own name may have brackets.
+            names = sorted(glob.glob(path, root_dir=folder, recursive=True))
+        if not names:
             raise DataError(f"no file matches {full}; check path.")
-        return files
+        return [str(folder / name) for name in names]
     return [full]
+
+
+def archive_of(path: str) -> str:
+    """The file itself, or the archive that holds the member."""
+    archive, mark, _ = path.partition(f".zip{ARCHIVE_MARK}")
+    return f"{archive}.zip" if mark else path
 
 
 def file_on_disk(path: str) -> Path:
     """The file itself, or the archive that holds the member; refused where it does not exist."""
-    file = Path(path.partition(ARCHIVE_MARK)[0])
-    if not file.exists():
+    if file_status(archive_of(path)) is None:
         raise DataError(f"{path} does not exist; check path.")
-    return file
+    return Path(archive_of(path))
 
 
 def is_parquet(path: str) -> bool:
@@ -107,7 +115,12 @@ def _is_json_lines(path: str) -> bool:
 def _read_file(path: str, options: ReadOptions) -> Table:
     if is_parquet(path):
         return Table(_parquet(path), Origin(path), options)
-    text, encoding = decode(read_bytes(path), options.encoding, path)
+    return parse_bytes(read_bytes(path), path, options)
+
+
+def parse_bytes(content: bytes, path: str, options: ReadOptions) -> Table:
+    """A table from the content of a text file."""
+    text, encoding = decode(content, options.encoding, path)
     return parse_text(text, path, replace(options, encoding=encoding))
 
 
@@ -126,79 +139,61 @@ def parse_text(text: str, path: str, options: ReadOptions, first_line: int = 1) 
     return Table(frame, origin, dialect, ((path, broken),))
 
 
-def read_bytes(path: str) -> bytes:
-    """The whole content of a file, of a .gz file, or of a zip archive's member."""
-    archive, mark, member = path.partition(f".zip{ARCHIVE_MARK}")
-    with reading(path):
-        if mark:
-            return _zip_member(f"{archive}.zip", member)
-        raw = Path(path).read_bytes()
-        return gzip.decompress(raw) if path.lower().endswith(".gz") else raw
-
-
-def _zip_member(archive: str, member: str) -> bytes:
-    with zipfile.ZipFile(archive) as opened:
-        if member not in opened.namelist():
-            raise DataError(f"{archive} has no member '{member}'; it holds {', '.join(opened.namelist()[:10])}.")
-        return opened.read(member)
+def _parquet(path: str) -> pl.DataFrame:
+    check_regular(path)
+    with reading_parquet(path):
+        check_parquet_size(path)
+        return read_parquet(path)
 
 
 @contextmanager
-def reading(path: str) -> Iterator[None]:
-    """Turns any error in reading a file into a DataError that names the file."""
+def reading_parquet(path: str) -> Iterator[None]:
+    """Turns what polars raises on a damaged file, its panic included, into one sentence."""
     try:
         yield
-    except FileNotFoundError as error:
-        raise DataError(f"{path} does not exist; check path.") from error
-    except EOFError as error:
-        raise DataError(f"{path} is truncated: the compressed data end before their end mark; fetch the file again.") from error
-    except (gzip.BadGzipFile, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} is damaged or not what its name says ({error}); fetch the file again.") from error
-    except (KeyError, UnicodeError) as error:
-        raise DataError(f"{path} could not be read ({error}).") from error
-    except OSError as error:
-        raise DataError(f"{path} could not be read ({error.strerror or error}).") from error
-
-
-def _parquet(path: str) -> pl.DataFrame:
-    if not Path(path).exists():
-        raise DataError(f"{path} does not exist; check path.")
-    try:
-        return pl.read_parquet(path, hive_partitioning=False)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{path} is not a readable Parquet file ({reason}); it may be truncated.") from error
+    except READ_ERRORS as error:
+        raise DataError(f"{path} is not a readable Parquet file ({reason(error)}); it may be truncated or damaged.") from error
 
 
 def _json_lines(text: str, path: str, options: ReadOptions) -> tuple[pl.DataFrame, npt.NDArray[np.int64], Broken]:
     broken = Broken()
     rows: list[dict[str, Any]] = []
     lines: list[int] = []
-    for number, line in enumerate(text.split("\n"), start=1):
+    nulls = set(options.null or ())
+    for number, line in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except ValueError as error:
-            broken.add(number, line, f"not JSON: {error}")
+            row = parse_json(line)
+            if _HALF_OF_A_PAIR.search(line):
+                json.dumps(row, ensure_ascii=False).encode()
+            if not isinstance(row, dict):
+                raise ValueError("it is no object")
+            row = {name: _plain(value, nulls) for name, value in row.items()}
+        except UnicodeEncodeError:
+            broken.add(number, line, "it holds half of a surrogate pair, which is no character")
             continue
-        if not isinstance(row, dict):
-            broken.add(number, line, "not a JSON object")
+        except (ValueError, RecursionError) as error:
+            broken.add(number, line, f"not a JSON object: {reason(error)}")
             continue
         rows.append(row)
         lines.append(number)
     names = list(options.columns or dict.fromkeys(name for row in rows for name in row))
-    nulls = set(options.null or ())
-    return (
-        as_frame({name: [_plain(row.get(name), nulls) for row in rows] for name in names}, path),
-        np.array(lines, np.int64),
-        broken,
-    )
+    n_empty = len(names) * len(rows) - sum(map(len, rows))
+    if options.columns is None and n_empty > _MOST_EMPTY_CELLS and n_empty > 100 * sum(map(len, rows)):
+        raise DataError(
+            f"{path} has {len(names):,} different keys over {len(rows):,} lines, few of them in each; "
+            "a table has about the same keys in every line."
+        )
+    return as_frame({name: [row.get(name) for row in rows] for name in names}, path), np.array(lines, np.int64), broken
 
 
 def _plain(value: Any, nulls: set[str]) -> Any:
+    """Texts and numbers as they are, an object as its JSON; what is nested in a list as text."""
     if isinstance(value, dict):
         return json.dumps(value, ensure_ascii=False, sort_keys=True)
+    if isinstance(value, list):
+        return [str(member) if isinstance(member, dict | list) else member for member in value]
     return None if isinstance(value, str) and value in nulls else value
 
 

@@ -20,6 +20,7 @@ from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.sources import chunks
 from gmlfm.data.sources.preparing import prepare
+from gmlfm.data.sources.preparing.run import _pieces
 from gmlfm.errors import DataError, OptionError, SchemaError
 
 
@@ -239,3 +240,82 @@ def test_partitioned_otherwise_an_unfinished_preparation_begins_anew(tmp_path: P
     with pytest.raises(KeyboardInterrupt):
         prepare(schema, tmp_path, tmp_path / "out", rows_per_bucket=500, progress=stop)
     assert prepare(schema, tmp_path, tmp_path / "out", rows_per_bucket=999).info.n_interactions == 1000
+
+
+@pytest.mark.parametrize(("rows", "n_shards"), [(1, 6), (10**30, 1)])
+def test_any_number_of_rows_in_memory_ends(tmp_path: Path, rows: int, n_shards: int) -> None:
+    """A row at a time would be a file for each; more rows than a number holds are all."""
+    table = pl.DataFrame({"u": [f"u{n % 50}" for n in range(800)], "i": [f"i{n * 7 % 300}" for n in range(800)]})
+    table.write_parquet(tmp_path / "e.parquet")
+    (tmp_path / "dataset.toml").write_text('[interactions]\npath = "e.parquet"\nuser = "u"\nitem = "i"\nrepeats = "keep"\n')
+    arguments = ["data", "prepare", str(tmp_path), "--out", str(tmp_path / "p"), "--rows-in-memory", str(rows)]
+    assert main(arguments) == 0
+    prepared = PreparedData(tmp_path / "p")
+    assert prepared.n_shards == n_shards
+    assert sum(len(shard.users) for shard in prepared.shards()) == 800
+
+
+@pytest.mark.parametrize("n_rows", [1, 19, 20, 10_000, 10**9])
+@pytest.mark.parametrize("rows_per_bucket", [1, 7, 1_000_000, 10**400])
+def test_pieces_are_few_enough_for_their_rows(n_rows: int, rows_per_bucket: int) -> None:
+    n_buckets, rows_per_chunk = _pieces(n_rows, rows_per_bucket)
+    assert 1 <= n_buckets <= 512
+    n_files = n_buckets * max(n_buckets, -(-n_rows // rows_per_chunk))
+    assert n_files <= max(1, n_rows // 10)
+    assert rows_per_chunk <= max(n_rows, 20 * n_buckets)
+    assert n_buckets == 1 or n_rows > rows_per_bucket
+
+
+def test_what_a_damaged_earlier_try_left_is_named(small_market: Path, tmp_path: Path) -> None:
+    schema = Schema.from_toml(small_market / "dataset.toml")
+
+    def stop(step: str, *_: int) -> None:
+        if step == "encoding items":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(schema, small_market, tmp_path / "p", rows_per_bucket=1_000, progress=stop)
+    side = tmp_path / "p" / ".work" / "numbered-items" / "00000" / "side.parquet"
+    whole = side.read_bytes()
+    side.write_bytes(whole[:-9])
+    with pytest.raises(
+        DataError, match=r"side\.parquet, which an earlier try left, is damaged .*remove the folder and prepare"
+    ):
+        prepare(schema, small_market, tmp_path / "p", rows_per_bucket=1_000)
+    side.write_bytes(whole)
+    (tmp_path / "p" / ".work" / "interactions" / "done.json").write_text("{}")
+    with pytest.raises(
+        DataError, match=r"\.work, which an earlier try left, is damaged .*remove .* and prepare the data again"
+    ):
+        prepare(schema, small_market, tmp_path / "p", rows_per_bucket=1_000)
+
+
+def test_places_that_are_no_folder_are_refused(shop: Path, tmp_path: Path) -> None:
+    schema = Schema.from_toml(shop / "dataset.toml")
+    for out, message in (
+        ("/dev/null", "is a device; name a folder"),
+        ("a" * 300, "cannot be a file's name"),
+        ("a\0", "cannot be a"),
+    ):
+        with pytest.raises(DataError, match=message):
+            prepare(schema, shop, tmp_path / out)
+    with pytest.raises(OptionError, match="rows_per_bucket is 0; expected 1 or more"):
+        prepare(schema, shop, tmp_path / "p", rows_per_bucket=0)
+
+
+def test_a_full_disk_is_one_sentence_and_the_same_command_goes_on(small_market: Path, tmp_path: Path) -> None:
+    """A limit on the size of files stands in for a full disk."""
+    code = """
+import resource, signal, sys
+from gmlfm.cli import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+sys.exit(main(["data", "prepare", sys.argv[1], "--out", sys.argv[2]]))
+"""
+    command = [sys.executable, "-c", code, str(small_market), str(tmp_path / "p")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    *_, sentence = done.stderr.strip().splitlines()
+    assert "could not be written (" in sentence
+    assert not [path for path in (tmp_path / "p").rglob(".*") if path.name != ".work"]
+    assert main(["data", "prepare", str(small_market), "--out", str(tmp_path / "p")]) == 0

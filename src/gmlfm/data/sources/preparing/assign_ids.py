@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,9 @@ import polars as pl
 from gmlfm.data.building import merge_repeats, merged_warning
 from gmlfm.data.schema import SideSchema
 from gmlfm.data.sources.preparing.partition import partition_rows
-from gmlfm.data.sources.preparing.plan import Bucket, Plan, read_all
+from gmlfm.data.sources.preparing.plan import Bucket, Plan, count_work, read_all, read_done
 from gmlfm.errors import DataError
-from gmlfm.storage import new_folder
+from gmlfm.storage import new_folder, write_text
 
 
 def assign_item_ids(plan: Plan) -> list[Bucket]:
@@ -51,8 +52,8 @@ def assign_user_ids(plan: Plan) -> list[Bucket]:
             with new_folder(target) as new:
                 side.write_parquet(new / "side.parquet", compression="lz4")
                 n_repeats = _write_shard(plan, _with_numbers(rows, "user", side, start), new) if rows is not None else 0
-                (new / "merged").write_text(str(n_repeats))
-        n_merged += int((target / "merged").read_text())
+                write_text(new / "done.json", json.dumps({"merged": n_repeats}))
+        n_merged += int(read_done(target / "done.json")["merged"])
         buckets.append(_bucket(target, start))
         start += buckets[-1].n
     if n_merged:
@@ -61,7 +62,7 @@ def assign_user_ids(plan: Plan) -> list[Bucket]:
 
 
 def _bucket(folder: Path, start: int) -> Bucket:
-    return Bucket(start, int(pl.scan_parquet(folder / "side.parquet").select(pl.len()).collect().item()))
+    return Bucket(start, count_work(folder / "side.parquet"))
 
 
 def _with_numbers(rows: pl.DataFrame, column: str, side: pl.DataFrame, start: int) -> pl.DataFrame:

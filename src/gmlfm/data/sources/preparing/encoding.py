@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -12,10 +11,11 @@ import polars as pl
 from gmlfm.data.attributes import Part
 from gmlfm.data.encoding import Encoder
 from gmlfm.data.prepared import ShardInfo, unpadded
-from gmlfm.data.sources.preparing.plan import Bucket, Plan
+from gmlfm.data.sources.preparing.plan import Bucket, Plan, read_done, read_work
 from gmlfm.data.sources.preparing.splitting import Splitter, n_shards, read_rows
 from gmlfm.data.split_rules import repeats_note
 from gmlfm.data.splits import TEST, TRAIN, VALIDATION
+from gmlfm.storage import new_file
 
 
 def encode_side(
@@ -27,7 +27,6 @@ def encode_side(
     id_rows: npt.NDArray[np.int32],
     widths: dict[str, int],
 ) -> tuple[ShardInfo, ...]:
-    (plan.out / name).mkdir(exist_ok=True)
     shards: list[ShardInfo] = []
     widths[part] = 0
     n_unlisted = 0
@@ -38,7 +37,7 @@ def encode_side(
         plan.progress(f"encoding {name}", number, len(buckets))
         if bucket.n == 0:
             continue
-        side = pl.read_parquet(plan.work / f"numbered-{name}" / f"{number:05d}" / "side.parquet")
+        side = read_work(plan.work / f"numbered-{name}" / f"{number:05d}" / "side.parquet")
         dtypes = {"number": pl.Float64(), "category": pl.String(), "set": pl.List(pl.String)}
         # A bucket may hold unlisted entities alone, and then has no column for a field.
         columns = [
@@ -67,19 +66,19 @@ def encode_side(
             frame = frame.with_columns(listed)
         n_unlisted += int((~side["in_table"]).sum())
         shards.append(ShardInfo(f"{len(shards):05d}", bucket.n))
-        frame.write_parquet(plan.out / name / f"{shards[-1].name}.parquet")
+        with new_file(plan.out / name / f"{shards[-1].name}.parquet") as draft:
+            frame.write_parquet(draft)
     if n_unlisted and plan.schema.fields_of(part):
         plan.notes.append(f"{n_unlisted:,} {name} have no row in the {name} table; kept, with missing attributes.")
     return tuple(shards)
 
 
 def _listed_type(plan: Plan) -> pl.DataType:
-    done = json.loads((plan.work / "items" / "done.json").read_text(encoding="utf-8"))
+    done = read_done(plan.work / "items" / "done.json")
     return pl.Float64() if done["listed_is_float"] else pl.Int64()
 
 
 def encode_interactions(plan: Plan, splitter: Splitter, encoder: Encoder, widths: dict[str, int]) -> tuple[ShardInfo, ...]:
-    (plan.out / "interactions").mkdir(exist_ok=True)
     shards = []
     widths["context"] = 0
     names = [field.name for field in plan.schema.interactions.context]
@@ -98,7 +97,8 @@ def encode_interactions(plan: Plan, splitter: Splitter, encoder: Encoder, widths
             for name in ("user", "item", "part", "time", "label", "weight", "positive", "rows", "x")
             if name in frame.columns
         ] + [f"context {name}" for name in names]
-        frame.select(ordered).write_parquet(plan.out / "interactions" / f"{number:05d}.parquet")
+        with new_file(plan.out / "interactions" / f"{number:05d}.parquet") as draft:
+            frame.select(ordered).write_parquet(draft)
         sizes = [int((frame["part"] == part).sum()) for part in (TRAIN, VALIDATION, TEST)]
         shards.append(ShardInfo(f"{number:05d}", frame.height, *sizes))
         if plan.schema.interactions.repeats == "keep":

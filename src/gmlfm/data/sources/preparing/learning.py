@@ -11,7 +11,7 @@ import polars as pl
 from gmlfm.data.attributes import Learned, Part
 from gmlfm.data.counting import FieldValues, RowCounts
 from gmlfm.data.encoding import Encoder
-from gmlfm.data.sources.preparing.plan import Plan
+from gmlfm.data.sources.preparing.plan import Plan, read_work
 from gmlfm.data.sources.preparing.splitting import Splitter, n_shards, read_rows
 from gmlfm.data.splits import TRAIN
 
@@ -30,7 +30,7 @@ def learn(plan: Plan, splitter: Splitter, n_users: int, n_items: int) -> tuple[E
 def _side_fields(plan: Plan, part: Part) -> list[Learned]:
     values = {field.name: FieldValues(field) for field in plan.schema.fields_of(part)}
     for path in sorted((plan.work / f"numbered-{part}s").glob("[0-9]*/side.parquet")) if values else []:
-        frame = pl.read_parquet(path)
+        frame = read_work(path)
         for name, values_of_field in values.items():
             if f"field {name}" in frame.columns:
                 values_of_field.add(frame[f"field {name}"])

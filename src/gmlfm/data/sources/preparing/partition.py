@@ -15,11 +15,11 @@ import polars as pl
 
 from gmlfm.data.building import listing_times, occasion
 from gmlfm.data.columns import as_field, as_ids, as_text, column
-from gmlfm.data.conditions import left_out_note, named_columns, nothing_used, used_rows
+from gmlfm.data.row_filter import left_out_note, named_columns, nothing_used, used_rows
 from gmlfm.data.schema import Field, ReadOptions, SideSchema
 from gmlfm.data.sources.chunks import read_chunks
 from gmlfm.data.sources.delimited import Broken
-from gmlfm.data.sources.preparing.plan import Plan
+from gmlfm.data.sources.preparing.plan import Plan, read_done
 from gmlfm.data.sources.tables import Table, is_delimited, is_parquet, matching
 from gmlfm.data.times import short_date
 from gmlfm.errors import DataError, SchemaError
@@ -140,7 +140,7 @@ def _refuse_ambiguous_dates(table: Table, name: str | None, time_format: str | N
 
 def _all_integer(plan: Plan, side: str, types: set[str]) -> bool:
     done = plan.work / f"{side}s" / "done.json"
-    listed = set(json.loads(done.read_text(encoding="utf-8"))["types"]) if done.exists() else set()
+    listed = set(read_done(done)["types"]) if done.exists() else set()
     return types | listed == {"integer"}
 
 

@@ -7,24 +7,24 @@ import math
 import shutil
 from pathlib import Path
 
-import polars as pl
-
 from gmlfm.data.encoding import Encoder
-from gmlfm.data.prepared import FORMAT, PreparedData, PreparedInfo, ShardInfo
+from gmlfm.data.prepared import CACHE, FORMAT, PreparedData, PreparedInfo, ShardInfo
 from gmlfm.data.schema import Schema
 from gmlfm.data.sources.chunks import count_rows
 from gmlfm.data.sources.preparing.assign_ids import assign_item_ids, assign_user_ids
 from gmlfm.data.sources.preparing.encoding import encode_interactions, encode_side
 from gmlfm.data.sources.preparing.learning import learn
 from gmlfm.data.sources.preparing.partition import partition_interactions, partition_side
-from gmlfm.data.sources.preparing.plan import Bucket, Plan, Step
+from gmlfm.data.sources.preparing.plan import Bucket, Plan, Step, read_done
 from gmlfm.data.sources.preparing.splitting import Splitter, check_prepared_split, choose_split
 from gmlfm.data.splits import AUTO
-from gmlfm.errors import DataError
-from gmlfm.storage import write_text
+from gmlfm.errors import DataError, OptionError
+from gmlfm.reading import READ_ERRORS, file_status, is_folder, kind_of, reason, scan_parquet
+from gmlfm.storage import new_file, reporting_write_errors, sha256_of, write_text
 
 _ROWS_PER_BUCKET = 1_000_000
 _MOST_BUCKETS = 512
+_LEAST_ROWS_PER_FILE = 20
 
 
 def prepare(
@@ -38,8 +38,11 @@ def prepare(
 ) -> PreparedData:
     """Prepare the files that `schema` names relative to `folder` into `out`; goes on where an earlier try stopped."""
     check_prepared_split(split)
-    if out.is_file():
-        raise DataError(f"{out} is a file; name a folder.")
+    if rows_per_bucket < 1:
+        raise OptionError(f"rows_per_bucket is {rows_per_bucket}; expected 1 or more.")
+    status = file_status(out)
+    if status is not None and not is_folder(out):
+        raise DataError(f"{out} is {kind_of(status)}; name a folder.")
     if (out / "prepared.json").exists() and (out / ".work").exists():
         return _close(out)  # an earlier try was stopped before it had removed its intermediate files
     if (out / "prepared.json").exists():
@@ -48,9 +51,23 @@ def prepare(
         raise DataError(f"{out} holds other files; choose a new folder.")
     assert schema.interactions.path is not None
     n_rows = count_rows(schema.interactions.path, folder)
-    n_buckets = min(_MOST_BUCKETS, math.ceil(n_rows / rows_per_bucket))
-    plan = Plan(schema, folder, out, split, n_buckets, rows_per_bucket, progress or (lambda *_: None))
-    _begin(plan)
+    n_buckets, rows_per_chunk = _pieces(n_rows, rows_per_bucket)
+    plan = Plan(schema, folder, out, split, n_buckets, rows_per_chunk, progress or (lambda *_: None))
+    is_continued = plan.work.is_dir()
+    with reporting_write_errors(out):
+        _begin(plan)
+    try:
+        return _run(plan)
+    except READ_ERRORS as error:
+        if not is_continued:
+            raise
+        raise DataError(
+            f"{plan.work}, which an earlier try left, is damaged ({reason(error)}); remove {out} and prepare the data again."
+        ) from error
+
+
+def _run(plan: Plan) -> PreparedData:
+    schema = plan.schema
     partition_side(plan, "items", schema.items)
     partition_side(plan, "users", schema.users)
     partition_interactions(plan)
@@ -65,11 +82,21 @@ def prepare(
     return _finish(plan, splitter, encoder, widths, user_shards, item_shards, shards)
 
 
+def _pieces(n_rows: int, rows_per_bucket: int) -> tuple[int, int]:
+    """How many buckets, and how many rows of a Parquet table are read at a time.
+
+    A bucket of items is partitioned into as many of users, and a chunk into as many files: with fewer than some rows a file
+    on average, a wish for a row at a time would write and read files for hours.
+    """
+    n_buckets = max(1, min(_MOST_BUCKETS, -(-n_rows // rows_per_bucket), math.isqrt(n_rows // _LEAST_ROWS_PER_FILE)))
+    return n_buckets, max(min(rows_per_bucket, n_rows), _LEAST_ROWS_PER_FILE * n_buckets)
+
+
 def _begin(plan: Plan) -> None:
     choices = {"split": plan.split, "n_buckets": plan.n_buckets, "rows_per_chunk": plan.rows_per_chunk}
     stamp = json.dumps({"format": FORMAT, "source": plan.source_hash(), **choices})
     path = plan.work / "stamp.json"
-    if path.exists() and path.read_text(encoding="utf-8") != stamp:
+    if path.exists() and path.read_bytes() != stamp.encode():
         # The files have changed since, or they were partitioned otherwise: the intermediate files are of no use.
         for name in (".work", "users", "items", "interactions"):
             shutil.rmtree(plan.out / name, ignore_errors=True)
@@ -90,9 +117,12 @@ def _finish(
     items: tuple[ShardInfo, ...],
     shards: tuple[ShardInfo, ...],
 ) -> PreparedData:
-    encoder.values_table().write_parquet(plan.out / "values.parquet")
-    columns = pl.read_parquet_schema(plan.out / "interactions" / f"{shards[0].name}.parquet")
-    done = json.loads((plan.work / "interactions" / "done.json").read_text(encoding="utf-8"))
+    with new_file(plan.out / "values.parquet") as draft:
+        encoder.values_table().write_parquet(draft)
+    columns = scan_parquet(plan.out / "interactions" / f"{shards[0].name}.parquet").collect_schema()
+    done = read_done(plan.work / "interactions" / "done.json")
+    by_folder = {"users": users, "items": items, "interactions": shards}
+    files = ["values.parquet", *(f"{name}/{shard.name}.parquet" for name, listed in by_folder.items() for shard in listed)]
     info = PreparedInfo(
         name=plan.schema.name,
         source_hash=plan.source_hash(),
@@ -111,6 +141,7 @@ def _finish(
         sells_once=splitter.sells_once,
         repeats=plan.schema.interactions.repeats,
         min_count=dict(plan.schema.min_count),
+        checksums={file: sha256_of(plan.out / file) for file in files},
         notes=tuple(dict.fromkeys([*_side_notes(plan), *done["notes"], *plan.notes])),
     )
     info.write(plan.out)
@@ -118,12 +149,17 @@ def _finish(
 
 
 def _close(out: Path) -> PreparedData:
+    with reporting_write_errors(out):
+        for folder in (out, *(out / name for name in ("users", "items", "interactions", CACHE))):
+            for draft in folder.glob(".*.*"):
+                draft.unlink()  # what a killed try was writing
     prepared = PreparedData(out)
     _ = prepared.users, prepared.items  # writes the memory maps, so that the first reader need not
-    shutil.rmtree(out / ".work")
+    with reporting_write_errors(out):
+        shutil.rmtree(out / ".work")
     return prepared
 
 
 def _side_notes(plan: Plan) -> list[str]:
     files = [plan.work / name / "done.json" for name in ("users", "items")]
-    return [note for file in files if file.exists() for note in json.loads(file.read_text(encoding="utf-8"))["notes"]]
+    return [note for file in files if file.exists() for note in read_done(file)["notes"]]

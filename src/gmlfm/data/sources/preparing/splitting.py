@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import polars as pl
 
 from gmlfm.data.availability import look_single_unit
 from gmlfm.data.counting import ItemTally
-from gmlfm.data.sources.preparing.plan import Plan
+from gmlfm.data.sources.preparing.plan import Plan, read_done, read_work
 from gmlfm.data.split_rules import NO_TEST_NOTE, NO_TIME_NOTE, auto_split, time_cuts
 from gmlfm.data.splits import AUTO, SPLITS, TEST, TRAIN, VALIDATION, leave_last_out, random_parts
 from gmlfm.data.time_keys import Keys, order_statistics, time_keys
@@ -118,10 +117,10 @@ def n_shards(plan: Plan) -> int:
 
 def read_rows(plan: Plan, shard: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """A shard's numbered rows, all of them or some columns; times have the same type in every shard."""
-    rows = pl.read_parquet(_files(plan)[shard], columns=None if columns is None else list(columns))
+    rows = read_work(_files(plan)[shard], None if columns is None else list(columns))
     if "time" not in rows.columns:
         return rows
-    done = json.loads((plan.work / "interactions" / "done.json").read_text(encoding="utf-8"))
+    done = read_done(plan.work / "interactions" / "done.json")
     return rows.with_columns(pl.col("time").cast(pl.Float64 if done["time_is_float"] else pl.Int64))
 
 

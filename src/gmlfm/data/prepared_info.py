@@ -1,0 +1,165 @@
+"""What prepared.json says of a prepared folder, and whether it can be so. docs/prepared.md describes it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from gmlfm.data.attributes import PARTS, FieldCode, Part
+from gmlfm.data.schema import Field, InteractionsSchema, Repeats, Schema, SideSchema, Weighting
+from gmlfm.errors import DataError
+from gmlfm.reading import READ_ERRORS, file_status, parse_json, reason
+from gmlfm.storage import write_text
+from gmlfm.streams import read_text
+
+FORMAT = 3
+_FILE = "prepared.json"
+_MOST_BYTES = 1 << 28
+_LARGEST = 2**31 - 1  # rows and numbers are int32
+
+
+@dataclass(frozen=True)
+class ShardInfo:
+    name: str
+    rows: int
+    train: int = 0
+    validation: int = 0
+    test: int = 0
+
+
+@dataclass(frozen=True)
+class PreparedInfo:
+    """The content of prepared.json. checksums: the sha256 of each Parquet file by its path in the folder, if it was written."""
+
+    name: str
+    source_hash: str
+    split: str
+    n_users: int
+    n_items: int
+    n_interactions: int
+    fields: tuple[FieldCode, ...]
+    widths: dict[str, int]
+    columns: tuple[str, ...]
+    users: tuple[ShardInfo, ...]
+    items: tuple[ShardInfo, ...]
+    interactions: tuple[ShardInfo, ...]
+    user_id_type: str = "text"
+    item_id_type: str = "text"
+    notes: tuple[str, ...] = ()
+    sells_once: bool = False
+    repeats: Repeats = "merge"
+    min_count: dict[str, int] = field(default_factory=dict)
+    checksums: dict[str, str] = field(default_factory=dict)
+    format: int = field(default=FORMAT)
+
+    @property
+    def schema(self) -> Schema:
+        """What is declared, with the names that the folder's columns have."""
+
+        def declared(part: Part) -> tuple[Field, ...]:
+            codes = [code for code in self.fields if code.part == part]
+            return tuple(Field(code.name, code.kind, weighting=code.weighting) for code in codes if code.kind != "id")
+
+        time, label, weight = (name if name in self.columns else None for name in ("time", "label", "weight"))
+        named = InteractionsSchema(user="user", item="item", time=time, label=label, weight=weight)
+        return Schema(
+            replace(named, repeats=self.repeats, context=declared("context")),
+            self.name,
+            SideSchema(id="user", fields=declared("user")),
+            SideSchema(id="item", fields=declared("item"), sells_once=self.sells_once),
+            self.min_count,
+        )
+
+    def write(self, folder: Path) -> None:
+        content = asdict(self)
+        text = json.dumps({**content, "sha256": _digest(content)}, indent=1, ensure_ascii=False)
+        write_text(folder / _FILE, text + "\n")
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def read_info(folder: Path) -> PreparedInfo:
+    """The content of a folder's prepared.json; refused where it is damaged, of another format, or contradicts itself."""
+    path = folder / _FILE
+    if file_status(path) is None:
+        raise DataError(f"{folder} is no prepared folder: prepared.json is missing; make one with gmlfm data prepare.")
+    try:
+        content: dict[str, Any] = parse_json(read_text(path, _MOST_BYTES))
+        if content["format"] != FORMAT:
+            raise DataError(
+                f"{folder} was prepared in format {content['format']}, this version reads {FORMAT}; prepare it again."
+            )
+        digest = content.pop("sha256", None)
+        if digest is not None and digest != _digest(content):
+            raise ValueError("it was changed after it was written")
+        content["fields"] = tuple(FieldCode(**code) for code in content["fields"])
+        for key in ("users", "items", "interactions"):
+            content[key] = tuple(ShardInfo(**shard) for shard in content[key])
+        content["columns"], content["notes"] = tuple(content["columns"]), tuple(content["notes"])
+        info = PreparedInfo(**content)
+        _check(info)
+        return info
+    except (AttributeError, *READ_ERRORS) as error:
+        raise DataError(f"{path} cannot be understood ({reason(error)}); prepare the data again.") from error
+
+
+def _check(info: PreparedInfo) -> None:
+    """Raises ValueError with what contradicts what."""
+    _need(all(isinstance(text, str) for text in (info.name, info.source_hash, info.split, *info.notes)), "a text is none")
+    _need({info.user_id_type, info.item_id_type} <= {"text", "integer"}, "a type of ids is neither text nor integer")
+    _need(isinstance(info.sells_once, bool) and info.repeats in get_args(Repeats), "sells_once or repeats")
+    _need(all(isinstance(text, str) for text in info.columns) and {"user", "item", "part"} <= set(info.columns), "columns")
+    _need(_are_counts(info.min_count.values()), "min_count")
+    _need(all(isinstance(text, str) for pair in info.checksums.items() for text in pair), "checksums")
+    for name in ("users", "items", "interactions"):
+        shards: tuple[ShardInfo, ...] = getattr(info, name)
+        for shard in shards:
+            # It becomes part of a path.
+            _need(isinstance(shard.name, str) and re.fullmatch(r"[\w-]+", shard.name) is not None, f"the {name}' shard names")
+            _need(_are_counts([shard.rows, shard.train, shard.validation, shard.test]), f"the {name}' shard sizes")
+        total = getattr(info, f"n_{name}")
+        _need(_are_counts([total]) and total == sum(shard.rows for shard in shards), f"n_{name} is not what the shards hold")
+        _need(total > 0, f"there are no {name}")
+        _need(len({shard.name for shard in shards}) == len(shards), f"two shards of {name} have one name")
+    _check_fields(info.fields)
+    for part in PARTS:
+        singles = [code for code in info.fields if code.part == part and code.kind != "set"]
+        sets = [code for code in info.fields if code.part == part and code.kind == "set"]
+        width = info.widths[part]
+        most = len(singles) + sum(code.n_values + 2 for code in sets)
+        _need(_are_counts([width]) and len(singles) <= width <= most, f"the width of {part}")
+
+
+def _check_fields(codes: Sequence[FieldCode]) -> None:
+    offset = 1
+    for code in codes:
+        _need(code.part in PARTS and isinstance(code.name, str), "a field's part or name")
+        _need(code.kind in ("id", "category", "set", "number"), f"the kind of {code.name}")
+        _need(code.weighting in get_args(Weighting), f"the weighting of {code.name}")
+        _need(_are_counts([code.offset, code.n_values]) and code.offset == offset, f"the rows of {code.name}")
+        numbers = (code.centre, code.scale)
+        _need(
+            all(isinstance(x, int | float) and math.isfinite(x) for x in numbers) and code.scale > 0,
+            f"the scale of {code.name}",
+        )
+        offset = code.end
+    _need(offset <= _LARGEST, "there are more rows than int32 can number")
+    ids = [code.part for code in codes if code.kind == "id"]
+    _need(sorted(ids) == ["item", "user"], "the fields of ids")
+
+
+def _are_counts(values: Any) -> bool:
+    return all(isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 2**53 for value in values)
+
+
+def _need(is_so: bool, what: str) -> None:
+    if not is_so:
+        raise ValueError(f"it contradicts itself: {what}")
