@@ -15,6 +15,7 @@ import gzip
 import json
 import lzma
 import os
+import re
 import stat
 import struct
 import zipfile
@@ -45,6 +46,7 @@ READ_ERRORS = (
     pl.exceptions.PolarsError,
     pl.exceptions.PanicException,
 )
+_HALF_OF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # an escape that may stand for half a character
 _IN_PIECES = 1 << 40
 
 
@@ -128,11 +130,14 @@ def check_regular(path: str | Path) -> os.stat_result:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """A JSON value; raises ValueError also where it is nested too deeply."""
+    """A JSON value; raises ValueError also where it is nested too deeply or holds half of a surrogate pair."""
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    if isinstance(text, bytes) or _HALF_OF_A_PAIR.search(text):
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 def read_parquet(path: str | Path, columns: list[str] | None = None) -> pl.DataFrame:

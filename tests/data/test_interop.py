@@ -53,7 +53,7 @@ def test_pandas_floats_of_whole_numbers_are_still_integer_ids() -> None:
         ({"u": ["\ud800"], "i": [1]}, "interactions table holds a value that cannot be used"),
         (pd.DataFrame({"u": ["\ud800"], "i": [1]}, dtype=object), "interactions table holds a value that cannot be used"),
         ({"u": [10**5_000, "a"], "i": [1, 2]}, "interactions table holds a value that cannot be used"),
-        ({"u": 5, "i": [1]}, "interactions table holds a value that cannot be used"),
+        ({"u": 5, "i": [1]}, "a column is 5; expected a list of values"),
     ],
 )
 def test_what_is_no_table_is_refused(table: Any, message: str) -> None:

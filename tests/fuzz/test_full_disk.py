@@ -18,7 +18,7 @@ from gmlfm.data.sources.bazaar import Market, write_bazaar
 from tests.fuzz.cases import n_cases
 
 WRITING: dict[str, list[str]] = {
-    "init": ["init", "{table}", "--out", "{out}"],
+    "init": ["init", "{table}", "--force", "--out", "{out}"],
     "data prepare": ["data", "prepare", "{market}", "--out", "{out}"],
     "data get": ["data", "get", "bazaar", "--purchases", "2000", "--data-root", "{out}"],
     "train": ["train", "{market}", "--out", "{out}", "--model", "fm", "--set", "k=4", "--set", "epochs=1", "--threads", "1"],

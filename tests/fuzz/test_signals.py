@@ -22,7 +22,7 @@ TRAIN = ["train", "{market}", "--out", "{out}", "--model", "fm", "--set", "k=4",
 TRAIN += ["--threads", "1", "--refit"]
 PREPARE = ["data", "prepare", "{market}", "--out", "{out}", "--rows-in-memory", "400"]
 ALL = ["recommend", "{run}", "--all", "--out", "{out}.parquet", "-n", "3"]
-STEP = ("gmlfm.cli.train:TrainingBar", "on_step", "")
+STEP = ("gmlfm.cli.train:EpochLines", "on_step", "")
 INT, TERM, HUP = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 # (signal, moment, command): is there a run afterwards?
 CASES: dict[str, tuple[int, tuple[str, str, str, int], list[str], bool]] = {
@@ -37,7 +37,7 @@ CASES: dict[str, tuple[int, tuple[str, str, str, int], list[str], bool]] = {
     "INT in the third epoch": (INT, (*STEP, 3), TRAIN, True),
     "TERM in the refit": (TERM, (*STEP, 4), TRAIN, True),
     "INT before the refit": (INT, ("gmlfm.fitting.memory:MemoryPlan", "refit_inputs", "", 1), TRAIN, True),
-    "INT at the end of an epoch": (INT, ("gmlfm.cli.train:TrainingBar", "on_epoch", "", 2), TRAIN, True),
+    "INT at the end of an epoch": (INT, ("gmlfm.cli.train:EpochLines", "on_epoch", "", 2), TRAIN, True),
     "TERM at a checkpoint": (TERM, ("gmlfm.fitting.plan", "save_checkpoint", "", 2), TRAIN, True),
     "INT at the end of a checkpoint": (INT, ("os", "replace", "epoch-00002.json", 1), TRAIN, True),
     "INT while the run is saved": (INT, ("gmlfm.runs.generation", "checksums", "", 1), TRAIN, False),

@@ -57,7 +57,8 @@ def test_users_can_be_asked_for_when_everybody_was_forgotten(context_run: Recomm
     run = context_run.fitted
     for user in run.data.users.ids.to_list():
         run = without_user(run, user)
-    side = known_users(run, np.array([-1, -1]), {"channel": "web"})
+    with pytest.warns(UserWarning, match="'web' was never met in training"):  # it left with the last who had it
+        side = known_users(run, np.array([-1, -1]), {"channel": "web"})
     assert len(side.attributes) == 2
     assert np.isfinite(run.model.score_all(side, np.arange(3, dtype=np.int32))).all()
 

@@ -8,8 +8,8 @@ import pytest
 
 from gmlfm import Recommender
 from gmlfm.errors import DataError, OptionError
+from gmlfm.locking import LockedError
 from gmlfm.runs.claiming import claimed, run_path
-from gmlfm.runs.locking import LockedError
 from tests.contracts.checkerboard import checkerboard
 
 QUICK: dict[str, Any] = {"k": 4, "epochs": 1, "threads": 1}

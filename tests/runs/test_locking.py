@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from gmlfm.errors import DataError
-from gmlfm.runs.locking import LockedError, is_being_trained, training_lock, writers_lock
+from gmlfm.locking import LockedError
+from gmlfm.runs.locking import is_being_trained, training_lock, writers_lock
 
 
 def _hold(folder: Path, connection: Connection) -> None:

@@ -53,7 +53,7 @@ def test_the_settings_that_all_trained_models_share() -> None:
     rows = {row["name"]: row for row in settings_table()}
     assert rows.keys() == applicable(MODELS["fm"])["training"].keys() | applicable(MODELS["fm"])["batches"].keys()
     assert all(row["meaning"] and row["range"] for row in rows.values())
-    assert (rows["batch_size"]["default"], rows["batch_size"]["range"]) == ("auto", "auto or 1 or more")
+    assert (rows["batch_size"]["default"], rows["batch_size"]["range"]) == ("auto", "auto or 1 to 16,777,216")
     assert rows["engine"]["range"] == "auto, compiled, eager"
 
 

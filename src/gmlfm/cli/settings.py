@@ -10,7 +10,7 @@ from rich.table import Table
 from gmlfm.cli.options import add_command, shared_options
 from gmlfm.cli.output import console_for, print_json, verbatim
 
-_MOST = {"default": 10, "range": 22}  # characters, so that meanings have room on a narrow terminal
+_MOST = {"default": 10, "range": 20}  # characters, so that meanings have room on a narrow terminal
 _GROUPS = {"model": "Settings of the model", "training": "Settings of the training", "batches": "Settings of the batches"}
 
 

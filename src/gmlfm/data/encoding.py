@@ -37,6 +37,7 @@ from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.errors import DataError, OptionError
 from gmlfm.reading import READ_ERRORS, parse_json, read_parquet, reason
 from gmlfm.storage import new_folder
+from gmlfm.typed_json import from_json
 
 _FORMAT = 1
 _FILES = ("encoder.json", "values.parquet", "users.parquet", "items.parquet")
@@ -246,11 +247,12 @@ class Encoder:
                 raise DataError(
                     f"{folder} holds an encoder of format {metadata['format']}, this version reads {_FORMAT}; update gmlfm."
                 )
-            fields = tuple(FieldCode(**field) for field in metadata["fields"])
+            fields = from_json(tuple[FieldCode, ...], metadata["fields"], "fields")
+            id_types = [from_json(IdType, metadata[f"{side}_id_type"], f"{side}_id_type") for side in ("user", "item")]
             values = read_parquet(folder / "values.parquet")
             by_field = tuple(values.filter(pl.col("field") == index)["value"].alias("value") for index in range(len(fields)))
             users, items = (read_parquet(folder / f"{side}.parquet")["id"] for side in ("users", "items"))
-            result = cls(fields, by_field, users, items, metadata["user_id_type"], metadata["item_id_type"])
+            result = cls(fields, by_field, users, items, *id_types)
             is_whole = result.hash == metadata["hash"]
         except (AttributeError, *READ_ERRORS) as error:
             raise DataError(f"{folder} holds no readable encoder ({reason(error)}).") from error

@@ -6,17 +6,19 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from gmlfm.data.attributes import PARTS, FieldCode, Part
-from gmlfm.data.schema import Field, InteractionsSchema, Repeats, Schema, SideSchema, Weighting
+from gmlfm.data.columns import IdType
+from gmlfm.data.schema import Field, InteractionsSchema, Repeats, Schema, SideSchema
 from gmlfm.errors import DataError
 from gmlfm.reading import READ_ERRORS, file_status, parse_json, reason
 from gmlfm.storage import write_text
 from gmlfm.streams import read_text
+from gmlfm.typed_json import from_json
 
 FORMAT = 3
 _FILE = "prepared.json"
@@ -49,8 +51,8 @@ class PreparedInfo:
     users: tuple[ShardInfo, ...]
     items: tuple[ShardInfo, ...]
     interactions: tuple[ShardInfo, ...]
-    user_id_type: str = "text"
-    item_id_type: str = "text"
+    user_id_type: IdType = "text"
+    item_id_type: IdType = "text"
     notes: tuple[str, ...] = ()
     sells_once: bool = False
     repeats: Repeats = "merge"
@@ -100,11 +102,7 @@ def read_info(folder: Path) -> PreparedInfo:
         digest = content.pop("sha256", None)
         if digest is not None and digest != _digest(content):
             raise ValueError("it was changed after it was written")
-        content["fields"] = tuple(FieldCode(**code) for code in content["fields"])
-        for key in ("users", "items", "interactions"):
-            content[key] = tuple(ShardInfo(**shard) for shard in content[key])
-        content["columns"], content["notes"] = tuple(content["columns"]), tuple(content["notes"])
-        info = PreparedInfo(**content)
+        info: PreparedInfo = from_json(PreparedInfo, content, "it")
         _check(info)
         return info
     except (AttributeError, *READ_ERRORS) as error:
@@ -113,17 +111,13 @@ def read_info(folder: Path) -> PreparedInfo:
 
 def _check(info: PreparedInfo) -> None:
     """Raises ValueError with what contradicts what."""
-    _need(all(isinstance(text, str) for text in (info.name, info.source_hash, info.split, *info.notes)), "a text is none")
-    _need({info.user_id_type, info.item_id_type} <= {"text", "integer"}, "a type of ids is neither text nor integer")
-    _need(isinstance(info.sells_once, bool) and info.repeats in get_args(Repeats), "sells_once or repeats")
-    _need(all(isinstance(text, str) for text in info.columns) and {"user", "item", "part"} <= set(info.columns), "columns")
+    _need({"user", "item", "part"} <= set(info.columns), "columns")
     _need(_are_counts(info.min_count.values()), "min_count")
-    _need(all(isinstance(text, str) for pair in info.checksums.items() for text in pair), "checksums")
     for name in ("users", "items", "interactions"):
         shards: tuple[ShardInfo, ...] = getattr(info, name)
         for shard in shards:
             # It becomes part of a path.
-            _need(isinstance(shard.name, str) and re.fullmatch(r"[\w-]+", shard.name) is not None, f"the {name}' shard names")
+            _need(re.fullmatch(r"[\w-]+", shard.name) is not None, f"the {name}' shard names")
             _need(_are_counts([shard.rows, shard.train, shard.validation, shard.test]), f"the {name}' shard sizes")
         total = getattr(info, f"n_{name}")
         _need(_are_counts([total]) and total == sum(shard.rows for shard in shards), f"n_{name} is not what the shards hold")
@@ -141,23 +135,16 @@ def _check(info: PreparedInfo) -> None:
 def _check_fields(codes: Sequence[FieldCode]) -> None:
     offset = 1
     for code in codes:
-        _need(code.part in PARTS and isinstance(code.name, str), "a field's part or name")
-        _need(code.kind in ("id", "category", "set", "number"), f"the kind of {code.name}")
-        _need(code.weighting in get_args(Weighting), f"the weighting of {code.name}")
         _need(_are_counts([code.offset, code.n_values]) and code.offset == offset, f"the rows of {code.name}")
-        numbers = (code.centre, code.scale)
-        _need(
-            all(isinstance(x, int | float) and math.isfinite(x) for x in numbers) and code.scale > 0,
-            f"the scale of {code.name}",
-        )
+        _need(math.isfinite(code.centre) and math.isfinite(code.scale) and code.scale > 0, f"the scale of {code.name}")
         offset = code.end
     _need(offset <= _LARGEST, "there are more rows than int32 can number")
     ids = [code.part for code in codes if code.kind == "id"]
     _need(sorted(ids) == ["item", "user"], "the fields of ids")
 
 
-def _are_counts(values: Any) -> bool:
-    return all(isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 2**53 for value in values)
+def _are_counts(values: Iterable[int]) -> bool:
+    return all(0 <= value <= 2**53 for value in values)
 
 
 def _need(is_so: bool, what: str) -> None:

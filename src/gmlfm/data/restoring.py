@@ -31,8 +31,8 @@ def _restored(prepared: PreparedData, task: Task) -> tuple[Dataset, Split, Encod
         tuple(_texts(index, field, prepared, users["id"], items["id"]) for index, field in enumerate(info.fields)),
         users["id"],
         items["id"],
-        info.user_id_type,  # type: ignore[arg-type]
-        info.item_id_type,  # type: ignore[arg-type]
+        info.user_id_type,
+        info.item_id_type,
     )
     data = Dataset(
         info.schema,

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from gmlfm.data.columns import without_prefix
+from gmlfm.data.columns import IdType, without_prefix
 from gmlfm.data.dataset import Dataset, Side
-from gmlfm.data.schema import Field, InteractionsSchema, ReadOptions, Schema, SideSchema
+from gmlfm.data.schema import Schema
 from gmlfm.data.splits import TEST, TRAIN, UNUSED, VALIDATION, Split
 from gmlfm.errors import DataError
 from gmlfm.reading import READ_ERRORS, parse_json, read_parquet, reason
+from gmlfm.typed_json import from_json
 
 
 def save_dataset(data: Dataset, folder: Path) -> None:
@@ -47,7 +48,7 @@ def load_saved_dataset(folder: Path) -> Dataset:
         frame = read_parquet(folder / "interactions.parquet")
         interactions = frame.drop(name for name in frame.columns if name.startswith("context "))
         context = without_prefix(frame, "context ")
-        data = Dataset(schema, interactions, context, sides["users"], sides["items"], tuple(metadata["warnings"]))
+        data = Dataset(schema, interactions, context, sides["users"], sides["items"], _texts(metadata, "warnings"))
         is_whole = data.content_hash == metadata["hash"]
     except (AttributeError, *READ_ERRORS) as error:
         raise DataError(f"{folder} holds no readable data ({reason(error)}).") from error
@@ -109,42 +110,36 @@ def _split(metadata: dict[str, Any], frame: pl.DataFrame, candidates: dict[str, 
     by_part = [frame.filter(pl.col("part") == part) for part in (TRAIN, VALIDATION, TEST, UNUSED)]
     grouped = bool(metadata["group_names"])
     return Split(
-        metadata["name"],
+        from_json(str, metadata["name"], "name"),
         train=by_part[TRAIN]["row"].to_numpy(),
         validation=by_part[VALIDATION]["row"].to_numpy(),
         test=by_part[TEST]["row"].to_numpy(),
         unused=by_part[UNUSED]["row"].to_numpy(),
-        options=metadata["options"],
+        options=from_json(dict[str, Any], metadata["options"], "options"),
         data_hash=metadata["data_hash"],
-        group_names=tuple(metadata["group_names"]),
+        group_names=_texts(metadata, "group_names"),
         validation_groups=by_part[VALIDATION]["group"].to_numpy() if grouped else None,
         test_groups=by_part[TEST]["group"].to_numpy() if grouped else None,
-        notes=tuple(metadata["notes"]),
+        notes=_texts(metadata, "notes"),
         validation_candidates=candidates.get("validation"),
         test_candidates=candidates.get("test"),
     )
 
 
+def _texts(metadata: dict[str, Any], key: str) -> tuple[str, ...]:
+    return from_json(tuple[str, ...], metadata[key], key)  # type: ignore[no-any-return]
+
+
 def _side(folder: Path, name: str, metadata: dict[str, Any]) -> Side:
     frame = read_parquet(folder / f"{name}.parquet")
     titles, listed = (frame[column] if column in frame.columns else None for column in ("title", "listed"))
-    return Side(frame["id"], metadata["id_type"], without_prefix(frame, "field "), titles, metadata["n_listed"], listed)
+    id_type = from_json(IdType, metadata["id_type"], f"{name}.id_type")
+    n_listed = from_json(int, metadata["n_listed"], f"{name}.n_listed")
+    return Side(frame["id"], id_type, without_prefix(frame, "field "), titles, n_listed, listed)
 
 
 def _schema(content: dict[str, Any]) -> Schema:
-    """The frozen dataclasses back from their nested dicts."""
-
-    def fields(declarations: list[dict[str, Any]]) -> tuple[Field, ...]:
-        return tuple(Field(**declaration) for declaration in declarations)
-
-    def side(table: dict[str, Any] | None) -> SideSchema | None:
-        return None if table is None else SideSchema(**{**table, "fields": fields(table["fields"]), "read": ReadOptions()})
-
-    interactions = content["interactions"]
-    return Schema(
-        interactions=InteractionsSchema(**{**interactions, "context": fields(interactions["context"]), "read": ReadOptions()}),
-        name=content["name"],
-        users=side(content["users"]),
-        items=side(content["items"]),
-        min_count=content["min_count"],
-    )
+    """How the files were written does not matter any more."""
+    tables = ("interactions", "users", "items")
+    content = {name: {**content[name], "read": {}} if name in tables and content[name] else content[name] for name in content}
+    return from_json(Schema, content, "schema")  # type: ignore[no-any-return]

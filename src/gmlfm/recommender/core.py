@@ -359,7 +359,6 @@ class Recommender:
             self._state = _State.of(without_user(state.run, user), state.stock.marks)
             self._saved = self._state.run if is_saved else None
 
-    @activity("writing the run")
     def save(self, folder: str | Path, *, force: bool = False) -> None:
         """Write the run, so that the folder holds the old one or the new one, whatever happens.
 
@@ -371,6 +370,7 @@ class Recommender:
             self._save(known, force=force)
             self._folders[path] = known
 
+    @activity("writing the run")
     def _save(self, folder: RunFolder, *, force: bool = False) -> None:
         state = self._fitted_state
         run = folder.save(state.run, marks=state.stock.marks, origin=self._folder, force=force)

@@ -16,6 +16,7 @@ from gmlfm.data.forgetting import names
 from gmlfm.errors import DataError
 from gmlfm.fitting import FittedRun
 from gmlfm.fitting.forgetting import without_user, without_users
+from gmlfm.locking import LockedError
 from gmlfm.models.base import Model
 from gmlfm.runs.description import read_about
 from gmlfm.runs.events import BACK, FORGOT, SOLD, Event, EventLog, forgetting_of, forgotten_users, last_number, marks_of
@@ -32,7 +33,7 @@ from gmlfm.runs.layout import (
     refuse_foreign_files,
     rests,
 )
-from gmlfm.runs.locking import LockedError, training_lock, writers_lock
+from gmlfm.runs.locking import training_lock, writers_lock
 from gmlfm.storage import write_text
 
 

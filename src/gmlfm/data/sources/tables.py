@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,7 +25,6 @@ from gmlfm.streams import ARCHIVE_MARK, read_bytes
 
 _JSON_LINES = (".jsonl", ".ndjson")
 _PARQUET = (".parquet", ".pq")
-_HALF_OF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")  # an escape that may stand for half a character
 _MOST_EMPTY_CELLS = 10_000_000
 
 
@@ -165,8 +163,6 @@ def _json_lines(text: str, path: str, options: ReadOptions) -> tuple[pl.DataFram
             continue
         try:
             row = parse_json(line)
-            if _HALF_OF_A_PAIR.search(line):
-                json.dumps(row, ensure_ascii=False).encode()
             if not isinstance(row, dict):
                 raise ValueError("it is no object")
             row = {name: _plain(value, nulls) for name, value in row.items()}

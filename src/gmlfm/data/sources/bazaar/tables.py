@@ -17,7 +17,7 @@ from gmlfm.data.sources.bazaar import world
 from gmlfm.data.sources.bazaar.entities import Listings
 from gmlfm.data.sources.bazaar.market import FIRST_DAY, Block, Market
 from gmlfm.errors import DataError
-from gmlfm.storage import new_folder
+from gmlfm.storage import new_folder, reporting_write_errors
 
 SCHEMA = Schema(
     name="bazaar",
@@ -59,8 +59,9 @@ def bazaar_dataset(market: Market | None = None) -> Dataset:
 def write_bazaar(market: Market, folder: Path, progress: Callable[[int, int], None] | None = None) -> None:
     """Write Parquet files and a dataset.toml, one block of buyers at a time; the folder appears only when complete."""
     needed = _BYTES_PER_PURCHASE * market.n_purchases + _BYTES_PER_USER * market.n_users
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    free = shutil.disk_usage(folder.parent).free
+    with reporting_write_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(folder.parent).free
     if needed > free:
         raise DataError(
             f"{market.n_purchases:,} purchases need about {needed / 2**30:,.1f} GiB, but {folder.parent} has "

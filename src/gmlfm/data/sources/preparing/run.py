@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gmlfm.data.encoding import Encoder
@@ -19,12 +21,14 @@ from gmlfm.data.sources.preparing.plan import Bucket, Plan, Step, read_done
 from gmlfm.data.sources.preparing.splitting import Splitter, check_prepared_split, choose_split
 from gmlfm.data.splits import AUTO
 from gmlfm.errors import DataError, OptionError
+from gmlfm.locking import locked
 from gmlfm.reading import READ_ERRORS, file_status, is_folder, kind_of, reason, scan_parquet
 from gmlfm.storage import new_file, reporting_write_errors, sha256_of, write_text
 
 _ROWS_PER_BUCKET = 1_000_000
 _MOST_BUCKETS = 512
 _LEAST_ROWS_PER_FILE = 20
+_LOCK = ".lock"
 
 
 def prepare(
@@ -40,15 +44,35 @@ def prepare(
     check_prepared_split(split)
     if rows_per_bucket < 1:
         raise OptionError(f"rows_per_bucket is {rows_per_bucket}; expected 1 or more.")
+    with _alone(out):
+        return _prepare(schema, folder, out, split, rows_per_bucket, progress)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """No other preparation into the same folder; what came to nothing leaves no folder."""
     status = file_status(out)
     if status is not None and not is_folder(out):
         raise DataError(f"{out} is {kind_of(status)}; name a folder.")
+    if status is not None and (out / "prepared.json").exists() and not (out / ".work").exists():
+        raise DataError(f"{out} is prepared already; remove it, or choose another folder.")
+    if status is not None and not (out / ".work").exists() and any(path.name != _LOCK for path in out.iterdir()):
+        raise DataError(f"{out} holds other files; choose a new folder.")
+    with locked(out, _LOCK, 0.0, "is being prepared"):
+        try:
+            yield
+        finally:
+            (out / _LOCK).unlink(missing_ok=True)
+            if status is None:
+                with suppress(OSError):
+                    out.rmdir()
+
+
+def _prepare(schema: Schema, folder: Path, out: Path, split: str, rows_per_bucket: int, progress: Step | None) -> PreparedData:
     if (out / "prepared.json").exists() and (out / ".work").exists():
         return _close(out)  # an earlier try was stopped before it had removed its intermediate files
     if (out / "prepared.json").exists():
-        raise DataError(f"{out} is prepared already; remove it, or choose another folder.")
-    if out.exists() and any(out.iterdir()) and not (out / ".work").exists():
-        raise DataError(f"{out} holds other files; choose a new folder.")
+        raise DataError(f"{out} has been prepared by another process meanwhile.")
     assert schema.interactions.path is not None
     n_rows = count_rows(schema.interactions.path, folder)
     n_buckets, rows_per_chunk = _pieces(n_rows, rows_per_bucket)
