@@ -16,6 +16,7 @@ import torch
 
 from gmlfm.arguments import shown
 from gmlfm.errors import DataError
+from gmlfm.escaping import markdown_text
 from gmlfm.fitting import FittedRun, Refit
 from gmlfm.runs.checksums import CHECK, seal_of
 from gmlfm.runs.layout import ABOUT, OLD_MODEL
@@ -119,14 +120,15 @@ def describe(run: FittedRun) -> dict[str, Any]:
 
 def card_of(about: dict[str, Any]) -> str:
     """The run for a reader."""
-    lines = [f"# {about['model']} on {about['data']['name']}", ""]
+    data, split = markdown_text(about["data"]["name"]), markdown_text(about["split"]["name"])
+    lines = [f"# {markdown_text(about['model'])} on {data}", ""]
     if about["preset"] == "paper" and about["task"] == "topn":
         lines += ["**Trained as published: the epoch was chosen on the TEST part. For comparison with the paper only.**", ""]
     lines += [
         f"- task {about['task']}, {Refit(about['refit']).label}, best epoch {about['best_epoch']}"
         + (", training was interrupted" if about["interrupted"] else ""),
-        f"- data {about['data']['name']}, hash {about['data']['hash']}",
-        f"- split {about['split']['name']}, hash {about['split']['hash']}",
+        f"- data {data}, hash {about['data']['hash']}",
+        f"- split {split}, hash {about['split']['hash']}",
         *(
             f"- validation ({about['validation_protocol'] or 'labels'}) {name}: {value:.4f}"
             for name, value in about["validation"].items()
@@ -134,7 +136,7 @@ def card_of(about: dict[str, Any]) -> str:
         "",
         "| setting | value |",
         "|---|---|",
-        *(f"| {name} | {value} |" for name, value in about["settings"].items()),
+        *(f"| {name} | {markdown_text(str(value))} |" for name, value in about["settings"].items()),
         "",
         "Versions: "
         + ", ".join(f"{name} {value}" for name, value in about["versions"].items())
