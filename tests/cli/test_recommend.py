@@ -124,7 +124,7 @@ def test_parts_of_other_options_are_not_taken_over(run: str, tmp_path: Path) -> 
         (["--attributes", "age=1", "--attribute", "age=2"], "the attribute 'age' is given twice"),
         (["--history", "i", "--seen"], "--seen goes with"),
         (["--attributes", "age=20-29", "--seen"], "--seen goes with"),
-        (["--attributes", "age=20-29", "--candidates", "catalogue"], "--candidates goes with"),
+        (["--attributes", "age=20-29", "--candidates", ""], "candidates is ''; expected interactions or catalogue"),
         ([*USER, "--at-most", "genre"], "--at-most takes K=V"),
         ([*USER, "--at-most", "genre=few"], "--at-most takes FIELD=N with a whole number N; got 'genre=few'"),
         ([*USER, "--at-most", "gender=2"], "did you mean 'genre'"),

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gmlfm import Recommender
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.errors import OptionError
 from gmlfm.models.base import FitInputs, FitReport, Floats, Ints, ItemSide, Plan, UserSide
@@ -15,6 +16,7 @@ from gmlfm.models.closed_form import ClosedFormModel, HistoryModel
 from gmlfm.models.ease import EASE
 from gmlfm.models.item_knn import ItemKNN
 from gmlfm.models.popularity import Popularity
+from tests.contracts.checkerboard import checkerboard
 from tests.models.slow_loops import HISTORY, NO_PLAN, inputs_of, score_all, users_of
 
 ITEMS = np.arange(5, dtype=np.int32)
@@ -114,3 +116,13 @@ def test_a_model_of_a_few_lines_is_whole_and_cannot_be_trained_by_steps() -> Non
     np.testing.assert_array_equal(Constant().score_pairs(users_of([0, 1]), np.zeros((2, 3), np.int32)), np.ones((2, 3)))
     with pytest.raises(OptionError, match="Constant is fitted at once; it cannot be trained by steps"):
         Constant().without_user(0, (), inputs_of())
+
+
+@pytest.mark.parametrize("name", ["ease", "item-knn"])
+@pytest.mark.parametrize(("key", "value"), [("items", 10**6), ("items", -1), ("starts", 10**6)])
+def test_wrong_indices_of_a_file_are_refused(name: str, key: str, value: int) -> None:
+    model = Recommender(name).fit(checkerboard()).fitted.model
+    state = {part: tensor.clone() for part, tensor in model.state_dict().items()}
+    state[key][1] = value
+    with pytest.raises(ValueError, match="ind"):
+        model.load_state_dict(state)

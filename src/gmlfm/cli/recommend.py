@@ -92,7 +92,6 @@ def run(options: argparse.Namespace) -> None:
     for is_misplaced, name, goes_with in (
         (options.out and not options.all, "--out", "--all"),
         (options.seen and is_new, "--seen", "--user or --all"),
-        (options.candidates and is_new, "--candidates", "--user or --all"),
     ):
         if is_misplaced:
             raise OptionError(f"{name} goes with {goes_with} only.")

@@ -126,4 +126,11 @@ class HistoryModel(ClosedFormModel):
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         items, starts = state["items"].numpy(), state["starts"].numpy()
         shape = tuple(int(size) for size in state["shape"])
-        self._history = sparse.csr_matrix((np.ones(len(items), np.float32), items, starts), shape=shape)
+        self._history = saved_matrix(np.ones(len(items), np.float32), items, starts, shape)
+
+
+def saved_matrix(values: Any, items: Any, starts: Any, shape: tuple[int, ...]) -> Any:
+    """A sparse matrix from a file. scipy's compiled parts trust indices, so that a wrong one would end the process."""
+    matrix = sparse.csr_matrix((values, items, starts), shape=shape)
+    matrix.check_format(full_check=True)
+    return matrix

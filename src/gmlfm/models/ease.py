@@ -69,7 +69,10 @@ class EASE(HistoryModel):
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         super().load_state_dict(state)
         self._matrix, self._diagonal = state["matrix"].numpy(), state["diagonal"].numpy()
-        self._by_users = self._history.shape[0] < self._history.shape[1]
+        n_users, n_items = self._history.shape
+        self._by_users, size = n_users < n_items, min(n_users, n_items)
+        if self._matrix.shape != (size, size) or self._diagonal.shape != (n_items,):
+            raise ValueError(f"their matrix has the shape {self._matrix.shape}; expected {(size, size)}")
 
 
 def _refuse_too_large(size: int) -> None:

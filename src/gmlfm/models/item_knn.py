@@ -16,7 +16,7 @@ from scipy import sparse
 from torch import Tensor
 
 from gmlfm.models.base import Floats, Ints
-from gmlfm.models.closed_form import HistoryModel
+from gmlfm.models.closed_form import HistoryModel, saved_matrix
 from gmlfm.models.settings import Choice, Setting
 
 _ITEMS_PER_BLOCK = 2_000
@@ -63,7 +63,7 @@ class ItemKNN(HistoryModel):
         super().load_state_dict(state)
         values, items, starts = (state[f"similar.{name}"].numpy() for name in ("values", "items", "starts"))
         n_items = self._history.shape[1]
-        self._similar = sparse.csr_matrix((values, items, starts), shape=(n_items, n_items))
+        self._similar = saved_matrix(values, items, starts, (n_items, n_items))
 
 
 def _largest_of_rows(matrix: Any, n: int) -> Any:

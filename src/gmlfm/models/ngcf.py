@@ -133,6 +133,11 @@ class NGCF(FactorModel, PairwiseModel):
             warnings.simplefilter("ignore")  # torch says that its CSR format is in beta
             return torch.sparse_csr_tensor(starts, right[order], both[order], (len(nodes), len(nodes)))
 
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:  # type: ignore[override]
+        super().load_state_dict(state)
+        if self.edges.numel() and not 0 <= int(self.edges.min()) <= int(self.edges.max()) < len(self.table):
+            raise ValueError("an edge of their graph names a row that is not there")
+
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
         # The graph of a saved run has as many edges as it had.
         self.edges, self._graph = torch.zeros_like(state_dict[f"{prefix}edges"], device=self.edges.device), None

@@ -259,6 +259,7 @@ class Recommender:
         context: Mapping[str, Any] | None = None,
         filter: str | None = None,
         available: Sequence[Any] | None = None,
+        candidates: str = "interactions",
         at_most: Mapping[str, int] | None = None,
     ) -> pl.DataFrame:
         """For a user never seen, from what is known of them and from what they chose, which is then left out.
@@ -267,7 +268,7 @@ class Recommender:
         unknown row stands for them.
         """
         state = self._fitted_state
-        items = candidate_items(state.index, state.stock, n, filter, available, "interactions")
+        items = candidate_items(state.index, state.stock, n, filter, available, candidates)
         attributes = {} if attributes is None else attributes
         return rank_for_newcomer(state.run, attributes, history, n, items, caps_of(state.run, at_most), context)
 

@@ -51,6 +51,12 @@ def prepare(
 @contextmanager
 def _alone(out: Path) -> Iterator[None]:
     """No other preparation into the same folder; what came to nothing leaves no folder."""
+    try:
+        str(out).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{out} is no name that files can be written under ({reason(error)}); choose another folder."
+        ) from error
     status = file_status(out)
     if status is not None and not is_folder(out):
         raise DataError(f"{out} is {kind_of(status)}; name a folder.")
