@@ -1,6 +1,6 @@
 """Training, top-n and evaluation on an idle machine, beside one busy core, and under a quota of one processor.
 
-python benchmarks/busy_neighbour.py --repeats 3 --before CHECKOUT
+python benchmarks/busy_neighbour.py ml-1m --data-root DIR --repeats 3 --before CHECKOUT
 
 --before: another checkout, measured in turn with this one. The quota needs a cgroup that this process may make.
 """
@@ -22,7 +22,7 @@ QUOTA = Path("/sys/fs/cgroup/cpu/gmlfm-benchmark")
 EVALUATE = """
 import json, sys, time
 from gmlfm import Recommender, load_dataset
-rec = Recommender("fm", k=32, epochs=1, seed=0).fit(load_dataset("bazaar"))
+rec = Recommender("fm", k=32, epochs=1, seed=0).fit(load_dataset(sys.argv[1], data_root=sys.argv[2] if sys.argv[2:] else None))
 rates = {}
 for protocol in ("sampled", "full"):
     rec.evaluate(protocol=protocol)
@@ -54,13 +54,18 @@ TASKS = {
 }
 
 
-def rates(tree: Path, task: str, threads: int, is_limited: bool) -> dict[str, float]:
+def rates(tree: Path, task: str, data: list[str], threads: int, is_limited: bool) -> dict[str, float]:
     """How much a second: instances, users, evaluations."""
-    words = TASKS[task] + (["--threads", str(threads)] if threads and task != "evaluation" else [])
+    words = (
+        [*TASKS[task], *data]
+        if task == "evaluation"
+        else [*TASKS[task], data[0], *(["--data-root", data[1]] if data[1:] else [])]
+    )
+    words += ["--threads", str(threads)] if threads and task != "evaluation" else []
     environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
     if threads and task == "evaluation":
         environment |= {"OMP_NUM_THREADS": str(threads), "NUMBA_NUM_THREADS": str(threads)}
-        words = ["-c", f"import torch; torch.set_num_threads({threads})\n" + EVALUATE]
+        words = ["-c", f"import torch; torch.set_num_threads({threads})\n" + EVALUATE, *data]
     enter = (lambda: (QUOTA / "cgroup.procs").write_text(str(os.getpid()))) if is_limited else None
     done = subprocess.run(
         [sys.executable, *words], env=environment, cwd="/", capture_output=True, text=True, preexec_fn=enter, timeout=900
@@ -100,10 +105,13 @@ def quota() -> Iterator[bool]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", nargs="?", default="bazaar")
+    parser.add_argument("--data-root", type=Path)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--before", type=Path)
     parser.add_argument("--tasks", nargs="*", default=list(TASKS))
     options = parser.parse_args()
+    data = [options.data, *([str(options.data_root.resolve())] if options.data_root else [])]
     trees = {"now": HERE} | ({"before": options.before.resolve()} if options.before else {})
     measured: dict[tuple[str, str], list[float]] = {}
     with quota() as has_quota:
@@ -114,7 +122,7 @@ def main() -> None:
                 for state, threads, is_busy, is_limited in states:
                     for name, tree in trees.items():
                         with neighbour(is_busy):
-                            for label, rate in rates(tree, task, threads, is_limited).items():
+                            for label, rate in rates(tree, task, data, threads, is_limited).items():
                                 measured.setdefault((label, f"{state}, {name}"), []).append(rate)
                                 print(f"{label:22} {state:12} {name:7} {rate:14,.2f}", flush=True)
     print("\nMedians, a second; in brackets the ratio to one thread of the same tree:")

@@ -48,7 +48,7 @@ def main() -> None:
 
     def slots() -> int:
         n_distinct: int = assign_slots(groups, 0, size, rows.slot, work.rows, work.user_slots, work.item_slots)
-        release_slots(rows.slot, work.rows, n_distinct)
+        release_slots(rows.slot, work.rows, 0, n_distinct)
         return n_distinct
 
     with one_blas_thread():

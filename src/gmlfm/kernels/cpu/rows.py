@@ -40,8 +40,8 @@ def assign_slots(groups: Groups, start: int, stop: int, slot: Ints, rows: Ints, 
 
 
 @compiled
-def release_slots(slot: Ints, rows: Ints, n_distinct: int) -> None:
-    for place in range(n_distinct):
+def release_slots(slot: Ints, rows: Ints, begin: int, end: int) -> None:
+    for place in range(begin, end):
         slot[rows[place]] = -1
 
 

@@ -53,7 +53,7 @@ def run_steps(
     for step in range(first_step, last_step):
         start, stop = step * groups_per_step, min((step + 1) * groups_per_step, groups.labels.shape[0])
         n = stop - start
-        if worker == 0:
+        if worker == n_workers - 1:  # while the first one ends the step before
             work.n_distinct[0] = assign_slots(groups, start, stop, rows.slot, work.rows, work.user_slots, work.item_slots)
         if not meet(meeting, n_workers):
             return False
@@ -82,9 +82,10 @@ def run_steps(
         for part in range(n_parts):
             loss += work.losses[part]
         is_finite = np.isfinite(loss)
-        if is_finite:
-            for part in range(worker, n_parts, n_workers):
-                begin, end = n_distinct * part // n_parts, n_distinct * (part + 1) // n_parts
+        for part in range(worker, n_parts, n_workers):
+            begin, end = n_distinct * part // n_parts, n_distinct * (part + 1) // n_parts
+            release_slots(rows.slot, work.rows, begin, end)
+            if is_finite:
                 if sums_shape is not None:
                     sums.finish_rows(rule, rows, work, begin, end, n_parts)
                 if pairs_shape is not None:
@@ -97,7 +98,6 @@ def run_steps(
                 for part in range(1, n_parts):
                     add_scaled(work.dense_grads, 0, _ONE, work.dense_grads, part)
                 update_dense(rule, dense, work.dense_grads)
-            release_slots(rows.slot, work.rows, n_distinct)
         if not is_finite:
             break
     return True
