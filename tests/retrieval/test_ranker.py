@@ -5,10 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gmlfm import Recommender
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.encoding import Encoded
 from gmlfm.models.base import Floats, Ints, UserSide
-from gmlfm.retrieval import ModelRanker
+from gmlfm.retrieval import ModelRanker, best_items
+from tests.contracts.checkerboard import checkerboard
 
 
 class Recorder:
@@ -85,3 +87,16 @@ def test_scores_are_written_where_they_are_asked_for() -> None:
     assert ranker.scores_in_threads
     assert ranker.score_into(users, items, rows, out) is out
     np.testing.assert_array_equal(out, ranker.score_all(users, items, rows))
+
+
+def test_the_best_of_many_users_are_the_best_of_each() -> None:
+    run = Recommender("fm", k=4, epochs=1, threads=2).fit(checkerboard()).fitted
+    items = np.arange(len(run.data.items), dtype=np.int32)
+    users = np.tile(np.arange(len(run.data.users), dtype=np.int32), 1 + 1_100 // len(run.data.users))
+    left_out = [items[user % 5 : user % 5 + 2] for user in users]
+    together = run.ranker.top_items(users, items, 4, left_out)
+    for place in range(0, len(users), 97):
+        scores = run.ranker.score_all(users[place : place + 1], items)
+        alone = best_items(scores, items, 4, left_out[place : place + 1])
+        np.testing.assert_array_equal(together.items[place], alone.items[0])
+        np.testing.assert_allclose(together.scores[place], alone.scores[0], rtol=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy.typing as npt
 from gmlfm.data.dataset import Rows
 from gmlfm.data.encoding import Encoded
 from gmlfm.models.base import Floats, Ints, Model, UserSide
-from gmlfm.retrieval.threads import in_threads
+from gmlfm.retrieval.ranking import TopItems, best_items
+from gmlfm.retrieval.threads import in_threads, scoring_threads
 
 _USERS_PER_BLOCK = 512
 
@@ -53,6 +55,17 @@ class ModelRanker:
 
     def score_all(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
         return self.model.score_all(self.user_side(users, rows), items)
+
+    def top_items(self, users: Ints, items: Ints, n: int, left_out: Sequence[Ints]) -> TopItems:
+        """The best items of each user without those of `left_out`, block after block of users."""
+
+        def of_block(start: int) -> TopItems:
+            block = slice(start, start + _USERS_PER_BLOCK)
+            return best_items(self.score_all(users[block], items), items, n, left_out[block])
+
+        n_threads = scoring_threads() if self.scores_in_threads else 1
+        parts = list(in_threads(of_block, range(0, len(users), _USERS_PER_BLOCK), n_threads=n_threads))
+        return TopItems(np.concatenate([part.items for part in parts]), np.concatenate([part.scores for part in parts]))
 
     def score_into(self, users: Ints, items: Ints, rows: Rows, out: Floats) -> Floats:
         """score_all, written to `out` (N, len(items)); for models that score in threads."""
