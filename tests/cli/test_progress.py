@@ -29,7 +29,7 @@ def test_training_prints_a_row_for_each_epoch() -> None:
         observer.on_step(1, 2, report.loss)
         observer.on_epoch(report, trainer)
     row_1, row_2 = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert row_1 == "epoch   1  loss 0.5000  hr@10 0.2500  2 k instances/s  best so far"
+    assert row_1 == "epoch   1  loss 0.5000  hr@10 0.2500  2 k instances/s  best"
     assert row_2 == "epoch   2  loss 0.4000    3 k instances/s"
 
 

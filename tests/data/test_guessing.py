@@ -91,3 +91,19 @@ def test_what_cannot_be_guessed_is_refused() -> None:
         guess_schema(dict.fromkeys("abcd", ORDERS))
     with pytest.raises(SchemaError, match="no column of ratings looks like the user's id"):
         guess_schema({"ratings": pl.DataFrame({"x": [1.5, 2.5], "y": [0.5, 0.25]})})
+
+
+def test_a_column_that_numbers_the_rows_is_no_id() -> None:
+    readers, media = [f"L {n % 7}" for n in range(60)], [f"A {n % 11}" for n in range(60)]
+    lendings = pl.DataFrame({"Ausleihnummer": range(1, 61), "Leser": readers, "Exemplar": media})
+    guess = guess_schema({"Ausleihen.txt": lendings})
+    assert {guess.schema.interactions.user, guess.schema.interactions.item} == {"Leser", "Exemplar"}
+
+
+def test_an_id_is_found_where_a_few_lines_stand_twice() -> None:
+    rows = pl.DataFrame(
+        {"number": range(1, 61), "user": [f"u{n % 9}" for n in range(60)], "copy": [f"A {n % 20}" for n in range(60)]}
+    )
+    media = pl.DataFrame({"mark": [f"A {n}" for n in range(20)] + ["A 4"], "kind": ["a", "b", "c"] * 7})
+    guess = guess_schema({"interactions": rows, "items": media}, known_roles=True)
+    assert (guess.schema.interactions.item, guess.schema.items and guess.schema.items.id) == ("copy", "mark")

@@ -82,3 +82,15 @@ def test_a_declared_type_goes_before_the_look(
         assert column.reason.startswith(reason)
         assert column.words == words_of(name)
     assert profile(pl.Series("genre", ["a b", "c", "c"]), "token_seq").separator == " "
+
+
+def test_a_comma_within_names_makes_no_set() -> None:
+    names = ["Halle, Saale", "Leipzig", "Rowohlt, Hamburg", "Leipzig", "Halle, Saale", "Dresden"] * 5
+    assert profile(pl.Series("place", names)).looks == "category"
+    assert profile(pl.Series("tags", ["red, blue", "blue, green", "red", "green, red", "blue"] * 5)).separator == ","
+
+
+def test_nested_objects_are_left_out() -> None:
+    values = ['{"pages": 510, "height": 19.5}', '{"pages": 90, "height": 21.0}', '{"pages": 90, "height": 19.5}'] * 5
+    look = profile(pl.Series("size", values))
+    assert (look.looks, look.reason) == ("text", "nested objects: not for training")

@@ -31,7 +31,7 @@ def test_available_items_that_are_unknown_are_reported(trained: Recommender) -> 
 
 
 def test_more_items_than_exist_gives_all_and_says_so(trained: Recommender) -> None:
-    with pytest.warns(UserWarning, match="only 40 items can be recommended") as caught:
+    with pytest.warns(UserWarning, match="only 40 items are left to recommend") as caught:
         assert trained.recommend(["nobody"], 100).height == 40
     assert caught[0].filename == __file__
     with pytest.raises(OptionError, match="n is 0"):
@@ -163,6 +163,7 @@ def test_a_filter_takes_sets_and_odd_names(tagged: Recommender) -> None:
         tagged.recommend(["u1"], filter="Age group = 'new'")
 
 
+@pytest.mark.filterwarnings("ignore:at_most leaves")
 @pytest.mark.parametrize("most", [1, 2, 4])
 @pytest.mark.parametrize("n", [1, 5, 30])
 def test_of_a_set_an_item_counts_for_each_of_its_members(tagged: Recommender, most: int, n: int) -> None:
@@ -176,3 +177,13 @@ def test_of_a_set_an_item_counts_for_each_of_its_members(tagged: Recommender, mo
             if len(expected) < n and not is_full:
                 expected.append(item)
         assert capped.filter(pl.col("user") == user)["item"].to_list() == expected
+
+
+def test_a_cap_that_leaves_too_few_is_noted(trained: Recommender) -> None:
+    with pytest.warns(UserWarning, match=r"at_most leaves \d rows instead of 20; raise it to have more"):
+        trained.recommend(["u1"], 20, at_most={"colour": 1})
+
+
+def test_an_empty_choice_names_what_narrowed_it(trained: Recommender) -> None:
+    with pytest.raises(DataError, match=r"no item is left to recommend from; widen filter \(texts are compared as they are"):
+        trained.recommend(["u1"], 1, filter="colour = 'RED'")

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from gmlfm import Recommender
@@ -162,3 +163,11 @@ def test_a_damaged_run_is_replaced_by_force_alone(tmp_path: Path) -> None:
             _train(tmp_path / "run", **options)
     _train(tmp_path / "run", force=True)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["format"] == 4
+
+
+def test_items_that_were_added_are_not_lost_without_a_word(tmp_path: Path) -> None:
+    recommender = Recommender("fm", k=2, epochs=1, threads=1).fit(checkerboard(), out=tmp_path / "run")
+    recommender.add_items(recommender.fitted.data.items.fields.head(1).with_columns(item=pl.lit("new")))
+    recommender.save(tmp_path / "run")
+    with pytest.warns(UserWarning, match="1 item that was added to the run in .* will be gone unless the data have them"):
+        Recommender("fm", k=2, epochs=1, threads=1).fit(checkerboard(), out=tmp_path / "run", force=True)

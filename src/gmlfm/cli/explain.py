@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from gmlfm.cli.options import add_command, add_context, add_picture, add_run, context_of, load_run, shared_options
-from gmlfm.cli.output import console_for, field_names, note, print_json, verbatim, warnings_as_notes
+from gmlfm.cli.output import console_for, field_names, note, note_missing_context, print_json, verbatim, warnings_as_notes
 from gmlfm.cli.pictures import picture_path, signed_bars, write_picture
 from gmlfm.errors import OptionError
 from gmlfm.progress import activity
@@ -50,6 +50,7 @@ def run(options: argparse.Namespace) -> None:
     context, picture = context_of(options), picture_path(options.picture)
     recommender = load_run(options)
     console = console_for(stderr=options.json)
+    note_missing_context(console, recommender, options.context)
     other = None if options.against == "mean" else options.against
     with warnings_as_notes(console), activity("explaining"):
         explanation = recommender.explain(options.user, options.item, **context)

@@ -157,7 +157,8 @@ def named_values(text: str, option: str) -> dict[str, str]:
     """K=V,K=V as a mapping."""
     pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
     if not pairs or any(not equals or not name.strip() for name, equals, _ in pairs):
-        raise OptionError(f"{option} takes K=V,K=V; got '{text}'.")
+        instead = '; a value with a comma goes in --attribute "K=V"' if option == "--attributes" else ""
+        raise OptionError(f"{option} takes K=V,K=V{instead}; got '{text}'.")
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 

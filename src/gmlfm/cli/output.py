@@ -6,7 +6,7 @@ import json
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
@@ -16,6 +16,9 @@ from rich.segment import Segment
 from rich.table import Table
 
 from gmlfm.escaping import json_text, terminal_text
+
+if TYPE_CHECKING:
+    from gmlfm.recommender import Recommender
 
 
 def console_for(*, stderr: bool = False, **options: Any) -> Console:
@@ -66,6 +69,14 @@ def warnings_as_notes(console: Console) -> Iterator[None]:
 
 def note(console: Console, message: str) -> None:
     console.print(f"[yellow]note[/] {verbatim(message)}", soft_wrap=True)
+
+
+def note_missing_context(console: Console, recommender: Recommender, context: str | None) -> None:
+    """Training always had a context where the data have one; without it, its fields count as missing or unknown."""
+    fields = [field.name for field in recommender.fitted.data.schema.interactions.context]
+    if fields and context is None:
+        example = f"--context {fields[0]}=..."
+        note(console, f"the run learned from the occasion, too ({', '.join(fields)}); say more with {example}")
 
 
 def field_names(fields: Iterable[str]) -> str:

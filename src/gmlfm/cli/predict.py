@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from gmlfm.cli.options import TABLE_HELP, add_command, add_context, add_run, context_of, load_run, read_file, shared_options
-from gmlfm.cli.output import console_for, note, show_rows, users_not_known, warnings_as_notes
+from gmlfm.cli.output import console_for, note, note_missing_context, show_rows, users_not_known, warnings_as_notes
 from gmlfm.errors import OptionError
 from gmlfm.progress import activity
 
@@ -38,6 +38,7 @@ def run(options: argparse.Namespace) -> None:
     pairs = [(options.user, item) for item in options.item] if by_ids else read_file(options.pairs)
     recommender = load_run(options)
     console = console_for(stderr=options.json)
+    note_missing_context(console, recommender, options.context)
     with warnings_as_notes(console), activity("scoring"):
         scores = recommender.predict(pairs, **context_of(options))
     unknown = users_not_known(scores)

@@ -21,7 +21,7 @@ class EpochLines:
 
     def on_epoch(self, report: EpochReport, trainer: Resumable) -> None:
         metrics = "  ".join(f"{name} {value:.4f}" for name, value in report.validation.items())
-        best = "  best so far" if report.best and report.validation else ""
+        best = "  best" if report.best and report.validation else ""
         speed = f"{report.instances_per_second / 1e3:.0f} k instances/s"
         self._console.print(
             f"epoch {report.epoch:>3}  loss {report.loss:.4f}  {metrics}  {speed}{best}", highlight=False, soft_wrap=True

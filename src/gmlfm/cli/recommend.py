@@ -20,7 +20,16 @@ from gmlfm.cli.options import (
     read_file,
     shared_options,
 )
-from gmlfm.cli.output import console_for, note, print_json, show_rows, users_not_known, verbatim, warnings_as_notes
+from gmlfm.cli.output import (
+    console_for,
+    note,
+    note_missing_context,
+    print_json,
+    show_rows,
+    users_not_known,
+    verbatim,
+    warnings_as_notes,
+)
 from gmlfm.data.sources.dialect import decode
 from gmlfm.errors import DataError, OptionError
 from gmlfm.progress import activity
@@ -101,6 +110,7 @@ def run(options: argparse.Namespace) -> None:
     if options.available is not None:
         choices["available"] = _available(options.available, recommender)
     console = console_for(stderr=options.json)
+    note_missing_context(console, recommender, options.context)
     if options.all:
         with warnings_as_notes(console):
             _write_all(recommender, options, choices)

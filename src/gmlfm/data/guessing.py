@@ -164,6 +164,7 @@ class _Guesser:
         candidates = [column for column in columns if column.looks in ("key", "category", "number")]
         candidates = candidates or [column for column in columns if column.looks == "address"]
         candidates = [column for column in candidates if not (column.decimal_comma or column.reason.startswith(DECIMALS))]
+        candidates = [column for column in candidates if not self._references.is_counter(main, column)] or candidates
         if not candidates:
             names = ", ".join(self._tables[main].columns)
             raise SchemaError(

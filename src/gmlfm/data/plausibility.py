@@ -39,7 +39,7 @@ def doubtful_field(values: pl.Series, side: str, this_year: int | None = None) -
     middle = float(numbers.median() or 0.0)  # type: ignore[arg-type]
     if side == "users" and "age" in words and 1 < middle < _OLDEST_AGE:
         kind, wrong = "ages", (numbers <= 0) | (numbers > _OLDEST_AGE)
-    elif words & {"year", "jahr"} and _FIRST_YEAR < middle < 2 * _FIRST_YEAR + 100:
+    elif words & {"year", "jahr", "geburtsjahr", "birthyear", "yob"} and _FIRST_YEAR < middle < 2 * _FIRST_YEAR + 100:
         last_year = (this_year or date.today().year) + 1
         kind, wrong = "years", (numbers < _FIRST_YEAR) | (numbers > last_year)
     else:

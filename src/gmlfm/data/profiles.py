@@ -17,6 +17,7 @@ Looks = Literal["empty", "constant", "time", "number", "set", "category", "text"
 
 WEB_ADDRESS = r"(?i)^\s*(?:https?://|ftp://|www\.)\S+"
 _SET_SEPARATORS = ("|", ";", ",")
+_NESTED = r"(?s)^\{.*\}$"
 _SAMPLE = 5_000
 _ALMOST = 0.9  # of the values occur once
 _FEWEST_VALUES = 20  # fewer say nothing about how often a value occurs
@@ -116,6 +117,8 @@ def _look(values: pl.Series, present: pl.Series, n_distinct: int, declared: Atom
         return _Look("time", reason) if is_whole else _Look("text", "dates in its first rows, but not in all")
     if _mean(sample.str.contains(WEB_ADDRESS)) > 0.8:
         return _Look("address", "web addresses: not for training")
+    if _mean(sample.str.contains(_NESTED)) > 0.8:
+        return _Look("text", "nested objects: not for training")
     separator = _set_separator(sample)
     if separator:
         return _Look("set", f"several values separated by '{separator}'", separator)
@@ -244,5 +247,13 @@ def _set_separator(text: pl.Series) -> str | None:
         short = _mean(members.str.len_chars()) <= 30
         few_words = _mean(members.str.count_matches(" ")) <= 3
         if short and few_words and members.n_unique() <= 0.7 * len(members):
-            return separator
+            if separator == "|" or _are_combined(text.filter(several), separator):
+                return separator
     return None
+
+
+def _are_combined(text: pl.Series, separator: str) -> bool:
+    """Whether most members stand beside changing others, as in a set: 'Halle, Saale' is one name with a comma."""
+    members = text.unique().str.split(separator).list.eval(pl.element().str.strip_chars()).explode(empty_as_null=False)
+    counts = members.filter(members != "").value_counts()["count"]
+    return _mean(counts > 1) >= 0.5

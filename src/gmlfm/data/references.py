@@ -54,7 +54,9 @@ class References:
 
     def keys(self, table: str) -> list[Profile]:
         """Columns that could be a side table's id: every value once. A title may be unique too, so short names come first."""
-        unique = [column for column in self.columns(table) if column.unique]
+        columns = self.columns(table)
+        # Where lines stand twice, no column is unique; reading the table says which lines they are.
+        unique = [column for column in columns if column.unique] or [column for column in columns if _is_nearly_unique(column)]
         return [column for column in unique if column.looks in ("key", "category", "number")] or unique
 
     def best(self, main: str, table: str, side: str, without: Collection[str] = ()) -> Reference:
@@ -70,13 +72,20 @@ class References:
         best = Reference()
         for key in self.keys(table):
             for column in columns:
-                if column.looks in ("time", "set", "empty", "text"):
+                if column.looks in ("time", "set", "empty", "text") or self.is_counter(main, column):
                     continue
                 overlap = self._overlap(main, column, table, key)
                 score = overlap + _likeness(key, column, side) + min(math.log10(1 + column.n_distinct), 6) / 10
                 if overlap > 0 and score > best.score:
                     best = Reference(key.name, column.name, score)
         return best
+
+    def is_counter(self, table: str, column: Profile) -> bool:
+        """Whether a column numbers the rows: whole numbers, each once, in ascending order."""
+        if not column.unique or column.n_rows < 3 or column.looks not in ("key", "number"):
+            return False
+        numbers = self._tables[table][column.name].cast(pl.Int64, strict=False)
+        return numbers.null_count() == 0 and numbers.is_sorted()
 
     def refers_to(self, main: str, table: str) -> bool:
         """Whether some column of `main` names the rows of another table, be they users or items."""
@@ -101,6 +110,10 @@ class References:
         if (table, key.name) not in self._ids:
             self._ids[table, key.name], _ = as_ids(self._tables[table][key.name], Origin(table))
         return float(sample.is_in(self._ids[table, key.name].implode()).mean() or 0.0)  # type: ignore[arg-type]
+
+
+def _is_nearly_unique(column: Profile) -> bool:
+    return column.looks in ("key", "category", "number", "text") and column.n_distinct >= 0.9 * column.n_rows
 
 
 def _likeness(key: Profile, column: Profile, side: str) -> float:

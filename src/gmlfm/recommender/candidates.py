@@ -43,9 +43,10 @@ def candidate_items(
     if filter is not None:
         items = items[fulfils(run.data.items, filter)[items]]
     if len(items) == 0:
-        raise DataError("no item is left to recommend from; widen filter or available.")
+        raise DataError(f"no item is left to recommend from; {_narrowed_by(filter, available)}.")
     if n > len(items):
-        warnings.warn(f"n is {n}, but only {len(items):,} items can be recommended; all of them are ranked.", stacklevel=3)
+        items_are = "item is" if len(items) == 1 else "items are"
+        warnings.warn(f"n is {n}, but only {len(items):,} {items_are} left to recommend; all of them are ranked.", stacklevel=3)
     return items
 
 
@@ -76,6 +77,13 @@ def _available(run: FittedRun, ids: list[Any]) -> Ints:
         which = f"{len(unknown):,} of the {len(ids):,} available items are not in the catalogue, the first '{ids[unknown[0]]}'"
         warnings.warn(f"{which}; they cannot be recommended.", stacklevel=4)
     return np.unique(numbers[numbers >= 0]).astype(np.int32)
+
+
+def _narrowed_by(filter: str | None, available: Sequence[Any] | None) -> str:
+    given = [name for name, value in (("filter", filter), ("available", available)) if value is not None]
+    if not given:
+        return "all are sold"
+    return f"widen {' or '.join(given)}" + ("" if filter is None else " (texts are compared as they are, upper and lower case)")
 
 
 def fulfils(side: Side, condition: str) -> npt.NDArray[np.bool_]:
@@ -127,3 +135,10 @@ def _cap(values: pl.Series, most: int) -> Cap:
     members = values.drop_nulls().explode(empty_as_null=False)
     starts = np.concatenate(([0], np.cumsum(values.list.len().fill_null(0).to_numpy().astype(np.int64))))
     return Cap(members.rank("dense").cast(pl.Int32).to_numpy(), most, starts)
+
+
+def noting_caps(table: pl.DataFrame, n_users: int, n: int, items: Ints, at_most: Mapping[str, int] | None) -> pl.DataFrame:
+    """Warns where a cap left fewer than n although there are as many."""
+    if at_most and len(items) >= n and table.height < n * n_users:
+        warnings.warn(f"at_most leaves {table.height:,} rows instead of {n * n_users:,}; raise it to have more.", stacklevel=3)
+    return table

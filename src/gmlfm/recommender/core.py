@@ -26,7 +26,7 @@ from gmlfm.forking import refuse_after_fork
 from gmlfm.models.base import Model
 from gmlfm.progress import activity, shows_progress
 from gmlfm.recommender import changes, printing, reasons
-from gmlfm.recommender.candidates import candidate_items, caps_of
+from gmlfm.recommender.candidates import candidate_items, caps_of, noting_caps
 from gmlfm.recommender.evaluating import evaluate_other, evaluate_part
 from gmlfm.recommender.ranking import rank_for_newcomer, rank_for_users, score_given_pairs
 from gmlfm.recommender.run_index import RunIndex
@@ -248,7 +248,8 @@ class Recommender:
         ids = ids_of(users, "users")
         if not ids:
             raise OptionError("users is empty; name one or more.")
-        return rank_for_users(state.index, ids, n, items, caps_of(state.run, at_most), context, seen=seen)
+        table = rank_for_users(state.index, ids, n, items, caps_of(state.run, at_most), context, seen=seen)
+        return noting_caps(table, len(ids), n, items, at_most)
 
     def recommend_for(
         self,
@@ -270,7 +271,8 @@ class Recommender:
         state = self._fitted_state
         items = candidate_items(state.index, state.stock, n, filter, available, candidates)
         attributes = {} if attributes is None else attributes
-        return rank_for_newcomer(state.run, attributes, history, n, items, caps_of(state.run, at_most), context)
+        table = rank_for_newcomer(state.run, attributes, history, n, items, caps_of(state.run, at_most), context)
+        return noting_caps(table, 1, n, items, at_most)
 
     def predict(self, pairs: Any, *, context: Mapping[str, Any] | None = None) -> pl.DataFrame:
         """Scores of (user, item) pairs: a table with the columns user and item, or a list of pairs.

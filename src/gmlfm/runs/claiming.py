@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +47,11 @@ def _note_what_is_there(folder: RunFolder, *, force: bool) -> None:
     """So that a change by others is noticed when the training has ended. A damaged run is replaced by force alone."""
     try:
         folder.about = read_about(folder.path) if holds_a_run(folder.path) else {}
+        n_added = folder.about.get("added_items", 0)
+        if n_added:
+            items_are = "item that was" if n_added == 1 else "items that were"
+            message = f"{n_added:,} {items_are} added to the run in {folder.path} will be gone unless the data have them."
+            warnings.warn(message, stacklevel=5)
     except DataError:
         if not force:
             raise

@@ -68,7 +68,14 @@ def _budget(comparison: Comparison) -> str:
 def legend(comparison: Comparison) -> str:
     chosen = "AS PUBLISHED: CHOICES WERE MADE ON THE TEST PART, for comparison with the paper only"
     seconds = "" if comparison.share is None else f" {_SECONDS}"
-    return f"{chosen if comparison.as_published else 'Choices were made on validation alone'}, {_REST}{seconds}"
+    chosen = chosen if comparison.as_published else "Choices were made on validation alone"
+    return f"{chosen}, {_REST}{_apart(comparison)}{seconds}"
+
+
+def _apart(comparison: Comparison) -> str:
+    """Validation ranks among sampled candidates, which makes figures several times as high as ranking among all."""
+    is_apart = comparison.task == "topn" and comparison.protocol == "full"
+    return " Validation ranks among 99 sampled items, so its figures are higher." if is_apart else ""
 
 
 _REST = (
