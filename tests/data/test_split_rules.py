@@ -34,5 +34,6 @@ def test_time_is_cut_behind_a_share_of_the_rows() -> None:
 
 
 def test_a_note_on_repeats_only_where_there_are_some() -> None:
-    assert repeats_note(0, 9) == []
-    assert repeats_note(3, 1009) == ['3 of 1,009 tested pairs are also training pairs (repeats = "keep").']
+    assert repeats_note(0, 9, "keep") == []
+    assert repeats_note(3, 1009, "keep") == ['3 of 1,009 tested pairs are also training pairs (repeats = "keep").']
+    assert repeats_note(3, 9, "merge") == ["3 of 9 tested pairs are also training pairs (in another context)."]

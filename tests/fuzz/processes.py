@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from subprocess import PIPE
@@ -30,7 +31,14 @@ def signalled(number: int, moment: tuple[str, str, str, int], words: list[str]) 
     """A command that gets a signal; moment: module (or module:class), function, a text among its arguments, which call."""
     module, name, text, count = moment
     command = [sys.executable, "-c", SIGNALLED, str(number), module, name, text, str(count), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )
 
 
 def started(words: list[str]) -> subprocess.Popen[str]:

@@ -60,7 +60,7 @@ def test_the_defaults_are_tried_even_if_the_first_trial_was_killed(data: Dataset
 def test_a_lock_that_a_killed_process_left_is_released(data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a relative folder, too, where a link to the journal would lead nowhere."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("gmlfm.tuning.study._LOCK_SECONDS", 1)
+    monkeypatch.setattr("gmlfm.tuning.journal._LOCK_SECONDS", 1)
     search = Search(data, "item-knn", Path("studies/one"))
     assert tune(search, Budget(trials=1)).trials == 1
     (tmp_path / "studies" / "one" / "study.journal.lock").touch()

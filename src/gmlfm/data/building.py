@@ -218,4 +218,4 @@ def merge_repeats(table: pl.DataFrame, context: pl.DataFrame) -> tuple[pl.DataFr
 
 
 def merged_warning(n: int) -> str:
-    return f'{n:,} repeated rows were merged into the latest of their pair (repeats = "keep" keeps them).'
+    return f'{n:,} repeated rows were merged into the latest of their user, item and context (repeats = "keep" keeps them).'

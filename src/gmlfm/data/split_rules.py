@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gmlfm.data.dataset import Task
+from gmlfm.data.schema import Repeats
 
 NO_TIME_NOTE = "no time is declared: the order of the file decides which row is the latest."
 NO_TEST_NOTE = "no row is later than the second cut: the times are too much alike for a test part."
@@ -28,6 +29,9 @@ def time_cuts(n: int, validation: float, test: float) -> tuple[int, int]:
     return last_train, last_validation
 
 
-def repeats_note(n_trained: int, n_tested: int) -> list[str]:
-    """How many tested pairs are also trained on, where the data keep repeats."""
-    return [f'{n_trained:,} of {n_tested:,} tested pairs are also training pairs (repeats = "keep").'] if n_trained else []
+def repeats_note(n_trained: int, n_tested: int, repeats: Repeats) -> list[str]:
+    """How many tested pairs are also trained on: where the data keep repeats, or pairs have several contexts."""
+    if not n_trained:
+        return []
+    why = 'repeats = "keep"' if repeats == "keep" else "in another context"
+    return [f"{n_trained:,} of {n_tested:,} tested pairs are also training pairs ({why})."]

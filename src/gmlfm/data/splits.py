@@ -137,13 +137,14 @@ def make_split(data: Dataset, name: str = AUTO, *, seed: int = 0, task: Task = "
 
 
 def _repeats_note(view: SplitView, parts: npt.NDArray[np.int8]) -> list[str]:
-    """How many tested pairs are also trained on, where the data keep repeats."""
-    if view.data.schema.interactions.repeats != "keep":
+    """How many tested pairs are also trained on."""
+    interactions = view.data.schema.interactions
+    if interactions.repeats == "merge" and not interactions.context:
         return []
     pairs = view.users.astype(np.int64) * len(view.data.items) + view.items
     n_tested = int((parts == TEST).sum())
     n_trained = int(np.isin(pairs[parts == TEST], pairs[parts == TRAIN]).sum())
-    return repeats_note(n_trained, n_tested)
+    return repeats_note(n_trained, n_tested, interactions.repeats)
 
 
 def random_parts(n: int, validation: float, test: float, rng: np.random.Generator) -> npt.NDArray[np.int8]:

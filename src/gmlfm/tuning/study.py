@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import optuna
 from optuna.storages import JournalStorage
-from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import FrozenTrial, TrialState
 
 from gmlfm.errors import DataError, OptionError
@@ -20,13 +19,13 @@ from gmlfm.progress import activity
 from gmlfm.recommender import Recommender
 from gmlfm.storage import write_text
 from gmlfm.tuning.budget import Budget, Cost
+from gmlfm.tuning.journal import Journal
 from gmlfm.tuning.outlook import SearchOutlook
 from gmlfm.tuning.search import Search
 from gmlfm.tuning.spaces import as_point, defaults, n_points, untried_point
 from gmlfm.tuning.trial import run_trial
 
 Report = Callable[[str, int, float], None]  # what is done, trials so far, seconds so far
-_LOCK_SECONDS = 5  # a write to the journal takes milliseconds: a lock held for longer was left by a process that was killed
 _HOPELESS = 3  # failures in a row from the beginning: the method cannot do these data
 _COST, _VALIDATION, _ERROR, _REPEATED = "cost", "validation", "error", "repeated"
 
@@ -201,10 +200,7 @@ def _open(search: Search) -> optuna.Study:
         warnings.simplefilter("ignore")  # Optuna marks parts of its journal as experimental
         direction: Literal["maximize", "minimize"] = "maximize" if search.task == "topn" else "minimize"
         try:
-            journal = str(search.folder / "study.journal")
-            # Not Optuna's default, a link: relative to its own folder it leads nowhere, and is then waited for without end.
-            lock = JournalFileOpenLock(journal, grace_period=_LOCK_SECONDS)
-            storage = JournalStorage(JournalFileBackend(journal, lock_obj=lock))
+            storage = JournalStorage(Journal(search.folder / "study.journal"))
             return optuna.create_study(storage=storage, study_name=search.model, direction=direction, load_if_exists=True)
         except (ValueError, KeyError) as error:
             raise DataError(

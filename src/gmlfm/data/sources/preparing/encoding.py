@@ -101,11 +101,11 @@ def encode_interactions(plan: Plan, splitter: Splitter, encoder: Encoder, widths
             frame.select(ordered).write_parquet(draft)
         sizes = [int((frame["part"] == part).sum()) for part in (TRAIN, VALIDATION, TEST)]
         shards.append(ShardInfo(f"{number:05d}", frame.height, *sizes))
-        if plan.schema.interactions.repeats == "keep":
+        if plan.schema.interactions.repeats == "keep" or names:
             trained, tested = (
                 frame.filter(pl.col("positive") & (pl.col("part") == part)).select("user", "item") for part in (TRAIN, TEST)
             )
             n_trained += tested.join(trained, on=["user", "item"], how="semi").height
             n_tested += tested.height
-    plan.notes += repeats_note(n_trained, n_tested)
+    plan.notes += repeats_note(n_trained, n_tested, plan.schema.interactions.repeats)
     return tuple(shards)
