@@ -278,7 +278,8 @@ def test_items_added_while_a_training_runs_are_not_lost(folder: Path) -> None:
     again = Recommender(k=8, epochs=2, threads=1)
     with pytest.raises(DataError, match=r"items were added to the run in .* going on would lose them"):
         again.fit(checkerboard(), out=folder, resume=True)
-    again.fit(checkerboard(), out=folder, resume=True, force=True)  # nothing has to be trained again
+    with pytest.warns(UserWarning, match="1 item that was added .* will be gone"):
+        again.fit(checkerboard(), out=folder, resume=True, force=True)  # nothing has to be trained again
     assert [entry["epoch"] for entry in again.fitted.curve] == [1, 2]
     assert "n" not in Recommender.load(folder).fitted.data.items.ids.to_list()
 
