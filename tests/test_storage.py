@@ -177,3 +177,11 @@ def test_a_group_of_the_users_own_is_nobody_else(is_own: bool, tmp_path: Path, m
     folder.chmod(0o775)
     monkeypatch.setattr("gmlfm.storage._is_named_like_user", lambda group: is_own)
     assert is_private(folder) is is_own
+
+
+def test_a_name_that_is_no_text_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9")
+    for writer in (new_file, new_folder):
+        with pytest.raises(DataError, match="no name that can be written"), writer(path):
+            pass
+    assert not list(tmp_path.iterdir())

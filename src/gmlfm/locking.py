@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gmlfm.errors import DataError
+from gmlfm.storage import refuse_unreadable_name
 
 _PAUSE = 0.05
 
@@ -25,6 +26,7 @@ class LockedError(DataError):
 @contextmanager
 def locked(folder: Path, name: str, seconds: float, what: str) -> Iterator[None]:
     """Holds the folder's lock of this name; whoever has it for so many seconds more is named in the refusal."""
+    refuse_unreadable_name(folder)
     deadline = time.monotonic() + seconds
     while True:
         handle = _open(folder, name)

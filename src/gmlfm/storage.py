@@ -36,6 +36,7 @@ def new_file(path: Path) -> Iterator[Path]:
     """A temporary neighbour, to be written in the block, that takes the place of `path` when the block ends well; it is on the
     disk by then. Otherwise `path` stays as it was."""
     refuse_special_file(path)
+    refuse_unreadable_name(path)
     with reporting_write_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
@@ -58,6 +59,7 @@ def new_folder(path: Path, holds: tuple[str, ...] = ()) -> Iterator[Path]:
 
     holds: the names that it will hold. A folder with anything else in it belongs to the user and is never replaced.
     """
+    refuse_unreadable_name(path)
     with reporting_write_errors(path):
         _refuse_foreign_files(path, holds)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,6 +102,14 @@ def _refuse_foreign_files(path: Path, holds: tuple[str, ...]) -> None:
     foreign = sorted({entry.name for entry in path.iterdir()} - set(holds)) if path.is_dir() else []
     if foreign:
         raise DataError(f"{path} holds '{foreign[0]}', which would be lost; choose a new folder, or empty this one.")
+
+
+def refuse_unreadable_name(path: Path) -> None:
+    """A name that is no text, as a shell makes of bytes that are no UTF-8, cannot be given to whoever writes tables."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{path} is no name that can be written (it is not UTF-8); choose another one.") from error
 
 
 @contextmanager
