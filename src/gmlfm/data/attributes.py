@@ -9,7 +9,8 @@ Rows are numbered through all fields. Row 0 is padding. Each field then has a bl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +22,8 @@ from gmlfm.data.schema import Part as Part
 from gmlfm.errors import DataError
 
 PARTS: tuple[Part, ...] = ("user", "context", "item")  # the order of a training row
+Role = Literal["last", "recent", "past"]  # in which an earlier item stands on the user's side: rows of its own in each
+ROLES: tuple[Role, ...] = ("last", "recent", "past")
 PADDING, UNKNOWN, MISSING, FIRST_VALUE = 0, 0, 1, 2
 _LARGEST_X = 5.0
 
@@ -29,7 +32,7 @@ _LARGEST_X = 5.0
 class FieldCode:
     """One field's block of attribute rows."""
 
-    part: Part
+    part: Part | Role
     name: str
     kind: Literal["id", "category", "set", "number"]
     offset: int
@@ -76,6 +79,30 @@ def lay_out(fields: list[Learned]) -> tuple[FieldCode, ...]:
     if codes[-1].end > np.iinfo(np.int32).max:
         raise DataError(f"{codes[-1].end:,} attributes are more than int32 can number; raise min_count.")
     return tuple(codes)
+
+
+def with_roles(codes: tuple[FieldCode, ...], roles: Sequence[Role]) -> tuple[FieldCode, ...]:
+    """The codes, and behind them for each role a copy of the items' blocks: what an item is as part of a history.
+
+    Items come last among the codes, so the row of an item's attribute in role number r lies (r + 1) * item_block(codes) behind it.
+    """
+    codes = tuple(code for code in codes if code.part in PARTS)
+    size = item_block(codes)
+    copies = [
+        replace(code, part=role, offset=code.offset + (place + 1) * size)
+        for place, role in enumerate(roles)
+        for code in codes
+        if code.part == "item"
+    ]
+    if copies and copies[-1].end > np.iinfo(np.int32).max:
+        raise DataError(f"{copies[-1].end:,} attributes are more than int32 can number; raise min_count, or take fewer roles.")
+    return (*codes, *copies)
+
+
+def item_block(codes: Sequence[FieldCode]) -> int:
+    """How many rows the items' fields have together."""
+    items = [code for code in codes if code.part == "item"]
+    return items[-1].end - items[0].offset
 
 
 def learn_field(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,13 @@ import polars as pl
 from gmlfm.data.attributes import (
     FIRST_VALUE,
     PARTS,
+    ROLES,
     UNKNOWN,
     AttributeTable,
     FieldCode,
     Learned,
     Part,
+    Role,
     count_values,
     encode_number,
     encode_set,
@@ -31,6 +33,7 @@ from gmlfm.data.attributes import (
     pack,
     rows_of,
     take,
+    with_roles,
 )
 from gmlfm.data.columns import IdType
 from gmlfm.data.dataset import Dataset, Rows
@@ -68,13 +71,23 @@ class Encoder:
     item_ids: pl.Series
     user_id_type: IdType
     item_id_type: IdType
+    roles: tuple[Role, ...] = ()
 
     @classmethod
-    def fit(cls, data: Dataset, train_rows: Rows | Sequence[int], *, all_ids: bool = False) -> Encoder:
+    def fit(
+        cls,
+        data: Dataset,
+        train_rows: Rows | Sequence[int],
+        *,
+        all_ids: bool = False,
+        user_ids: bool = True,
+        roles: tuple[Role, ...] = (),
+    ) -> Encoder:
         """Learn the rows from training interactions and the catalogue.
 
         An id has a row when its training positives number `min_count` or more (so a catalogue id without any has none);
-        all_ids: every id has a row, trained or not, as the published procedure has it.
+        all_ids: every id has a row, trained or not, as the published procedure has it. user_ids=False: no user has one.
+        roles: the items' fields have rows of their own for each of them, by which earlier items stand on the user's side.
         A side field's value is counted over the users or items that carry it, a context field's over training rows.
         """
         train_rows = np.asarray(train_rows, dtype=np.int64)
@@ -86,7 +99,7 @@ class Encoder:
             if part != "context":
                 side, numbers = (data.users, data.user_numbers) if part == "user" else (data.items, data.item_numbers)
                 minimum = 0 if all_ids else data.schema.min_count_of(part, part)
-                texts = frequent_ids(side.ids, numbers[trained], minimum)
+                texts = no_text() if part == "user" and not user_ids else frequent_ids(side.ids, numbers[trained], minimum)
                 learned.append(Learned(part, part, "id", len(texts), texts))
             for field in data.schema.fields_of(part):
                 column = data.columns_of(part)[field.name]
@@ -97,7 +110,15 @@ class Encoder:
                 minimum = data.schema.min_count_of(part, field.name)
                 learned.append(learn_field(part, field, counts, present_numbers, minimum))
         codes, values = lay_out(learned), tuple(field.texts for field in learned)
-        return cls(codes, values, data.users.ids, data.items.ids, data.users.id_type, data.items.id_type)
+        encoder = cls(codes, values, data.users.ids, data.items.ids, data.users.id_type, data.items.id_type)
+        return encoder.with_roles(roles)
+
+    def with_roles(self, roles: tuple[Role, ...]) -> Encoder:
+        """The same encoder with rows for these roles of earlier items, and for no others."""
+        base = [(code, texts) for code, texts in zip(self.fields, self.values, strict=True) if code.part in PARTS]
+        of_items = tuple(texts for code, texts in base if code.part == "item")
+        values = (*(texts for _, texts in base), *(of_items * len(roles)))
+        return replace(self, fields=with_roles(self.fields, roles), values=values, roles=roles)
 
     @property
     def n_rows(self) -> int:
@@ -106,8 +127,8 @@ class Encoder:
 
     @property
     def n_attributes(self) -> int:
-        """Attributes as the paper counts them: values alone."""
-        return sum(field.n_values for field in self.fields)
+        """Attributes as the paper counts them: values alone, each once."""
+        return sum(field.n_values for field in self.fields if field.part in PARTS)
 
     def part(self, part: Part) -> list[FieldCode]:
         return [field for field in self.fields if field.part == part]
@@ -211,12 +232,18 @@ class Encoder:
 
     @cached_property
     def hash(self) -> str:
-        digest = hashlib.sha256(json.dumps([asdict(field) for field in self.fields]).encode())
-        for texts in (*self.values, self.user_ids, self.item_ids):
+        digest = hashlib.sha256(json.dumps([asdict(field) for field in self._base.fields]).encode())
+        digest.update(" ".join(self.roles).encode())
+        for texts in (*self._base.values, self.user_ids, self.item_ids):
             digest.update(f"|{len(texts)}|".encode())
             digest.update(texts.str.len_bytes().to_numpy().astype("<u4").tobytes())
             digest.update(str(texts.str.join("").item() if len(texts) else "").encode())
         return digest.hexdigest()[:16]
+
+    @property
+    def _base(self) -> Encoder:
+        """Without the roles' copies."""
+        return self.with_roles(()) if self.roles else self
 
     def values_table(self) -> pl.DataFrame:
         """field, value: the text of each value row of field number `field`, in row order."""
@@ -231,10 +258,11 @@ class Encoder:
                 "hash": self.hash,
                 "user_id_type": self.user_id_type,
                 "item_id_type": self.item_id_type,
-                "fields": [asdict(field) for field in self.fields],
+                "fields": [asdict(field) for field in self._base.fields],
+                **({"roles": self.roles} if self.roles else {}),
             }
             (new / "encoder.json").write_text(json.dumps(metadata, indent=1, ensure_ascii=False), encoding="utf-8")
-            self.values_table().write_parquet(new / "values.parquet")
+            self._base.values_table().write_parquet(new / "values.parquet")
             pl.DataFrame({"id": self.user_ids}).write_parquet(new / "users.parquet")
             pl.DataFrame({"id": self.item_ids}).write_parquet(new / "items.parquet")
 
@@ -252,7 +280,10 @@ class Encoder:
             values = read_parquet(folder / "values.parquet")
             by_field = tuple(values.filter(pl.col("field") == index)["value"].alias("value") for index in range(len(fields)))
             users, items = (read_parquet(folder / f"{side}.parquet")["id"] for side in ("users", "items"))
-            result = cls(fields, by_field, users, items, *id_types)
+            roles = from_json(tuple[Role, ...], metadata.get("roles", []), "roles")
+            if len(set(roles)) < len(roles) or not set(roles) <= set(ROLES):
+                raise ValueError(f"the roles {roles}")
+            result = cls(fields, by_field, users, items, *id_types).with_roles(roles)
             is_whole = result.hash == metadata["hash"]
         except (AttributeError, *READ_ERRORS) as error:
             raise DataError(f"{folder} holds no readable encoder ({reason(error)}).") from error

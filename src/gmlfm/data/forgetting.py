@@ -62,7 +62,7 @@ def encoder_without(encoder: Encoder, number: int, before: Dataset, after: Datas
 
 def _own_texts(encoder: Encoder, field: FieldCode, number: int, before: Dataset, after: Dataset) -> list[str]:
     """What this user alone had in a field of the user side or of the context."""
-    if field.part == "item" or field.kind == "number":
+    if field.part not in ("user", "context") or field.kind == "number":
         return []
     if field.kind == "id":
         return [encoder.user_ids[number]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.encoding import Encoded, Encoder
+from gmlfm.data.histories import Histories, is_ordered, visible_rows
 from gmlfm.data.splits import AUTO, make_split
 from gmlfm.data.times import in_order
 from gmlfm.errors import DataError, OptionError
@@ -17,12 +19,21 @@ from gmlfm.evaluation.metrics import default_metric
 from gmlfm.evaluation.protocols import evaluate_held_out, evaluate_labels, protocol_for
 from gmlfm.fitting.labels import centre_and_spread, labelled
 from gmlfm.fitting.plan import FitPlan
-from gmlfm.fitting.run import FittedRun, Refit, learned_interactions, learned_rows, positives_of, ratings_of
+from gmlfm.fitting.run import (
+    FittedRun,
+    Refit,
+    history_spec,
+    learned_interactions,
+    learned_rows,
+    positives_of,
+    ratings_of,
+)
 from gmlfm.models.base import FitInputs, FitReport, Layout, Model
 from gmlfm.retrieval import ModelRanker
 from gmlfm.training.sampling.availability import training_negatives
 from gmlfm.training.sampling.batches import Batches, LabelledBatches, RankingBatches
 from gmlfm.training.sampling.groups import IdRows
+from gmlfm.training.sampling.history_batches import HistoryBatches
 from gmlfm.training.sampling.instances import Instances, implicit_instances
 from gmlfm.training.sampling.new_items import NewItems
 from gmlfm.training.settings import Settings
@@ -35,6 +46,7 @@ class MemoryPlan(FitPlan):
         self.data = data
         self.instances: Instances | None = None
         self._label_scale = (0.0, 1.0)
+        self._histories_of: dict[str, Histories] = {}
         if settings.task == "implicit" and split not in (AUTO, "random"):
             raise OptionError(
                 f"the task 'implicit' splits its drawn instances at random, 70/20/10; '{split}' cannot be asked for."
@@ -46,6 +58,7 @@ class MemoryPlan(FitPlan):
         else:
             split = "leave-one-out" if settings.as_published and split == AUTO else split  # as the paper splits
             self.split = make_split(data, split, task=settings.task, **{"seed": 0, **options})  # type: ignore[arg-type]
+        self.settings = settings.for_data(is_ordered=is_ordered(data), n_candidates=len(data.seen_items))
         if settings.task == "rating":
             self._label_scale = centre_and_spread(data.interactions["label"].to_numpy()[self.split.train])
 
@@ -83,7 +96,8 @@ class MemoryPlan(FitPlan):
             return None
 
         def validate(model: Model) -> Mapping[str, float]:
-            ranker = ModelRanker(model.over(inputs.items) if model.learns_in_epochs else model, inputs.encoded)
+            scorer = model.over(inputs.items) if model.learns_in_epochs else model
+            ranker = ModelRanker(scorer, inputs.encoded, histories=self._histories("test" if published else "validation"))
             if self.settings.task == "topn":
                 part = "test" if published else "validation"
                 metrics = evaluate_held_out(ranker, self.data, self.split, part, self._protocol).balanced()
@@ -106,9 +120,17 @@ class MemoryPlan(FitPlan):
     def _protocol(self) -> str:
         return "paper" if self.settings.as_published else protocol_for(self.data, self.split)
 
+    def _histories(self, part: str) -> Histories:
+        if part not in self._histories_of:
+            self._histories_of[part] = Histories.of(self.data, visible_rows(self.split, part))
+        return self._histories_of[part]
+
     def _inputs(self, rows: Rows) -> FitInputs:
         interactions = learned_interactions(rows, self.instances)
-        encoder = self._encoder = Encoder.fit(self.data, interactions, all_ids=self.settings.preset == "paper")
+        options, published = self.settings.history, self.settings.preset == "paper"
+        encoder = self._encoder = Encoder.fit(
+            self.data, interactions, all_ids=published, user_ids=options.user_id is not False, roles=options.roles
+        )
         encoded = encoder.encode(self.data)
         return FitInputs(
             Layout(encoder.fields),
@@ -117,6 +139,7 @@ class MemoryPlan(FitPlan):
             ratings=lambda: ratings_of(self.data, interactions),
             batches=lambda: self._batches(rows, encoder, encoded),
             label_scale=self._label_scale,
+            history=history_spec(encoder, self.settings),
         )
 
     def _weights(self, rows: Rows) -> npt.NDArray[np.float32] | None:
@@ -134,6 +157,8 @@ class MemoryPlan(FitPlan):
 
     def _batches(self, rows: Rows, encoder: Encoder, encoded: Encoded) -> Batches:
         data, options, n_items = self.data, self.settings.batches, len(encoded.item)
+        if encoder.roles:
+            return self._history_batches(rows, encoder, encoded)
         if self.settings.task == "topn":
             rows, negatives = training_negatives(data, rows, self.split.name, options)
             users, items = data.user_numbers[rows], data.item_numbers[rows]
@@ -152,3 +177,38 @@ class MemoryPlan(FitPlan):
         centre, spread = self._label_scale
         scaled, times = (labels - centre) / spread, data.places_in_time[interactions]
         return LabelledBatches(users, items, scaled, interactions, encoded, id_rows, options, times)
+
+    def _history_batches(self, rows: Rows, encoder: Encoder, encoded: Encoded) -> HistoryBatches:
+        data, settings, task = self.data, self.settings, self.settings.task
+        spec = history_spec(encoder, settings)
+        assert spec is not None
+        if task == "implicit":
+            raise OptionError("the task 'implicit' draws its instances without regard to time, so it has no history; set none.")
+        negatives, labels, weights = None, None, None
+        if task == "topn":
+            visible, shares = rows, settings.training.loss == "softmax" and data.availability is None
+            if not (shares and settings.info.cls.shares_negatives):
+                options = replace(settings.batches, n_negatives=min(max(settings.batches.n_negatives, 1), 64))
+                rows, negatives = training_negatives(data, rows, self.split.name, options)
+            weights = self._weights(rows)
+        else:
+            visible = learned_interactions(rows, None)
+            _, _, values, rows = labelled(data, None, rows)
+            centre, spread = self._label_scale
+            labels = (values - centre) / spread
+        chosen = data.item_numbers[rows]
+        ids = IdRows.from_counts(encoder.fields, np.bincount(chosen, minlength=len(encoded.item)), encoded.item)
+        return HistoryBatches(
+            rows,
+            Histories.of(data, visible),
+            encoded,
+            ids,
+            spec,
+            settings.batches,
+            dropout=settings.history.history_dropout,
+            piece=settings.history.piece,
+            labels=labels,
+            weights=weights,
+            negatives=negatives,
+            candidates=data.seen_items,
+        )

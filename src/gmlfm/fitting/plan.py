@@ -103,7 +103,9 @@ class Stage:
         refuse_too_large(n_rows, model.row_width)
         try:
             field_of_row = inputs.layout.field_of_row()
-            trainer = RowTrainer(model, n_rows, self._options, inputs.batches(), self.plan.device, field_of_row)
+            schedule_epochs = self.plan.settings.training.epochs
+            rest = (inputs.batches(), self.plan.device, field_of_row, schedule_epochs)
+            trainer = RowTrainer(model, n_rows, self._options, *rest)
             report = self._run(trainer, inputs)
         except torch.OutOfMemoryError as error:
             size = self.plan.settings.batches.batch_size or "auto"

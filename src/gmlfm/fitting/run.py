@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from gmlfm.data.attributes import item_block
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.encoding import Encoded, Encoder
+from gmlfm.data.histories import Histories, visible_rows
 from gmlfm.data.splits import Split
 from gmlfm.errors import OptionError
-from gmlfm.models.base import FitInputs, FitReport, Layout, Model, Positives, Ratings
+from gmlfm.models.base import FitInputs, FitReport, HistorySpec, Layout, Model, Positives, Ratings
 from gmlfm.retrieval import ModelRanker
 from gmlfm.training.sampling.instances import Instances
 from gmlfm.training.settings import Settings
@@ -60,6 +62,14 @@ def learned_interactions(rows: Rows, instances: Instances | None) -> Rows:
     return rows if instances is None else np.unique(instances.rows[rows][instances.labels[rows] > 0])
 
 
+def history_spec(encoder: Encoder, settings: Settings) -> HistorySpec | None:
+    """How histories are read: the encoder has rows for their roles, or there are none."""
+    if not encoder.roles:
+        return None
+    options = settings.history
+    return HistorySpec(encoder.roles, options.half_life, options.history_length, item_block(encoder.fields))
+
+
 def positives_of(data: Dataset, rows: Rows) -> Positives:
     """The positives among some interactions."""
     chosen = rows[data.interactions["positive"].to_numpy()[rows]]
@@ -98,8 +108,17 @@ class FittedRun:
 
     @cached_property
     def ranker(self) -> ModelRanker:
-        """Scores of the data's own users and items."""
-        return ModelRanker(self.model, self.encoded)
+        """Scores of the data's own users and items, from all that users did."""
+        return ModelRanker(self.model, self.encoded, histories=self.histories)
+
+    def ranker_of(self, part: str) -> ModelRanker:
+        """As of the rows of a part, which see earlier rows alone, and of those the ones that are visible to their part."""
+        return ModelRanker(self.model, self.encoded, histories=Histories.of(self.data, visible_rows(self.split, part)))
+
+    @cached_property
+    def histories(self) -> Histories:
+        """All rows there are, test rows included: what somebody who asks now did before."""
+        return Histories.of(self.data)
 
     @cached_property
     def learned_rows(self) -> Rows:
@@ -119,6 +138,7 @@ class FittedRun:
             positives=lambda: positives_of(data, rows),
             ratings=lambda: ratings_of(data, rows),
             label_scale=self.label_scale,
+            history=history_spec(self.encoder, self.settings),
         )
 
     @property

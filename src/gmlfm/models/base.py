@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from gmlfm.data.attributes import AttributeTable, FieldCode
+from gmlfm.data.attributes import ROLES, AttributeTable, FieldCode, Role
 from gmlfm.data.encoding import Encoded
+from gmlfm.data.histories import History
 from gmlfm.errors import NotSupportedError, OptionError
 from gmlfm.kernels.spec import KernelSpec
 from gmlfm.models.settings import Declared, convert_all, declared_settings
@@ -33,12 +34,12 @@ class UserSide:
     """N users as a model sees them, each in the context of an occasion.
 
     numbers: (N,), by training's count, -1 for a user whom training never listed; attributes: (N, F), the id first;
-    history: items that a single user (N = 1) brings along and training did not see.
+    history: what each did before, as item numbers; None where nothing is said of it.
     """
 
     numbers: Ints
     attributes: AttributeTable
-    history: Ints | None = None
+    history: History | None = None
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -46,7 +47,8 @@ class UserSide:
     def slice(self, start: int, stop: int) -> UserSide:
         rows = slice(start, stop)
         attributes = AttributeTable(self.attributes.ids[rows], self.attributes.values[rows])
-        return UserSide(self.numbers[rows], attributes, self.history)
+        history = None if self.history is None else self.history.slice(start, min(stop, len(self)))
+        return UserSide(self.numbers[rows], attributes, history)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class ItemSide:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a model reads beside ids: attributes of users and items; a history given with the question; labels of earlier
+    """What a model reads beside ids: attributes of users and items; what users did before; labels of earlier
     ratings, by which it adapts to a user; the graph of training positives."""
 
     attributes: bool = False
@@ -79,8 +81,16 @@ class Layout:
         return self.fields[-1].end
 
     def field_numbers(self, side: Literal["user", "item"]) -> list[int]:
-        """The field numbers of a side: users with context, or items."""
-        return [number for number, code in enumerate(self.fields) if (code.part == "item") == (side == "item")]
+        """The field numbers of a side: users with context, or items. Of a role of the history, all that it holds counts as
+        its first field."""
+        if side == "item":
+            return [number for number, code in enumerate(self.fields) if code.part == "item"]
+        of_users = ("user", "context")
+        return [
+            number
+            for number, code in enumerate(self.fields)
+            if code.part in of_users or (code.part in ROLES and code.kind == "id")
+        ]
 
     def id_field(self, part: Literal["user", "item"]) -> FieldCode:
         return next(code for code in self.fields if code.part == part and code.kind == "id")
@@ -89,6 +99,27 @@ class Layout:
         """The field number of every row."""
         sizes = [self.fields[0].offset, *(code.end - code.offset for code in self.fields)]
         return np.repeat(np.array([0, *range(len(self.fields))], np.int16), sizes)
+
+
+@dataclass(frozen=True)
+class HistorySpec:
+    r"""How a user's earlier items stand on the user's side of a score: as attributes in some roles, each with rows of its own.
+
+    last: the latest item, at weight 1. recent: weights that halve every `half_life` rows. past: all at one weight. Both over the
+    latest `length` rows, and divided by the root of their summed squares; an item's attributes share its weight:
+
+    .. math:: p_u = \sum_{role} \sum_j w_{role,j} \sum_{a \in j} x_a \, y_{role,a}
+
+    block: rows of the items' fields; an item's row in role number r lies (r + 1) * block behind it.
+    """
+
+    roles: tuple[Role, ...]
+    half_life: float
+    length: int
+    block: int
+
+    def shift(self, role: int) -> int:
+        return (role + 1) * self.block
 
 
 @dataclass(frozen=True)
@@ -119,6 +150,7 @@ class FitInputs:
     """What one fit reads; after loading, what scoring reads beside the weights.
 
     label_scale: centre and spread of the training labels, in which batches give labels and scores are given back.
+    history: how what users did before is read; None where it is not.
     """
 
     layout: Layout
@@ -127,6 +159,7 @@ class FitInputs:
     ratings: Callable[[], Ratings]
     batches: Callable[[], Any] = _no_batches
     label_scale: tuple[float, float] = (0.0, 1.0)
+    history: HistorySpec | None = None
 
     @property
     def items(self) -> ItemSide:
@@ -201,6 +234,11 @@ class Model(ABC):
         else:
             object.__setattr__(instance, "settings", {})
         return instance
+
+    @property
+    def reads_history(self) -> bool:
+        """Whether what users did before counts in their scores."""
+        return False
 
     @classmethod
     def declared(cls) -> dict[str, Declared]:

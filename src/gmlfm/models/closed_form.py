@@ -85,6 +85,10 @@ class HistoryModel(ClosedFormModel):
     def newcomers(cls) -> str:
         return "a history given with the question"
 
+    @property
+    def reads_history(self) -> bool:
+        return True
+
     @abstractmethod
     def learn(self, history: Any) -> None:
         """history: X, a sparse (users, items) matrix."""
@@ -103,10 +107,13 @@ class HistoryModel(ClosedFormModel):
         return FitReport()
 
     def score_all(self, users: UserSide, items: Ints) -> Floats:
-        if users.history is not None and len(users) == 1 and users.numbers[0] < 0:
-            chosen = np.unique(users.history)
-            ones, rows = np.ones(len(chosen), np.float32), np.zeros(len(chosen), np.int32)
-            histories = sparse.csr_matrix((ones, (rows, chosen)), shape=(1, self._history.shape[1]))
+        if users.history is not None:
+            history, n_items = users.history, self._history.shape[1]
+            is_known = history.items < n_items  # items that came after the fit say nothing here
+            rows = np.repeat(np.arange(len(users)), history.lengths)[is_known]
+            ones = np.ones(len(rows), np.float32)
+            histories = sparse.csr_matrix((ones, (rows, history.items[is_known])), shape=(len(users), n_items))
+            histories.data[:] = 1.0  # an item that occurs twice was added up
         else:
             is_known = users.numbers >= 0
             histories = self._history[np.where(is_known, users.numbers, 0)].multiply(is_known[:, None]).tocsr()

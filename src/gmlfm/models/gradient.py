@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.errors import OptionError
-from gmlfm.models.base import FitInputs, FitReport, Floats, Inputs, Ints, ItemSide, Model, Plan, UserSide
+from gmlfm.models.base import FitInputs, FitReport, Floats, HistorySpec, Inputs, Ints, ItemSide, Model, Plan, UserSide
 
 if TYPE_CHECKING:
     from gmlfm.models.scoring import RowScorer
@@ -61,10 +61,13 @@ class GradientModel(nn.Module, Model):
     learns_in_epochs: ClassVar[bool] = True
     losses: ClassVar[Mapping[str, Loss]] = {}  # objectives of the model's own, which its setting `loss` may name
     needs_fields: bool = False  # Attributes carry their fields' numbers
+    shares_negatives: ClassVar[bool] = False  # a softmax can be over items that all rows of a step share
+    takes_history: ClassVar[bool] = True  # what users did before may be among its inputs; check_history decides by its settings
     whole_table: bool = False  # a step sees every row, not the distinct ones of its batch
 
     table: Tensor  # (n, row_width), once trained or loaded
     _items: AttributeTable
+    _history: HistorySpec | None = None
     _field_of_row: npt.NDArray[np.int16] | None = None
     _label_scale: tuple[float, float] = (0.0, 1.0)
     _scorer: RowScorer | None = None
@@ -130,8 +133,43 @@ class GradientModel(nn.Module, Model):
             self.set_graph(user_rows, inputs.encoded.item.ids[positives.items, 0].astype(np.int64))
         return plan.train(self, inputs)
 
+    @property
+    def reads_history(self) -> bool:
+        return self._history is not None
+
+    def history_vectors(self, rows: Tensor, attributes: Attributes) -> Tensor:
+        """What earlier items add to a user at weight 1, by their attributes' rows in one role (transformed): (N, F) -> (N, D).
+
+        A model whose score is no inner product of two sides takes for each role of a user one attribute more, whose row is
+        the sum of these over the role's items.
+        """
+        return (rows[attributes.ids] * attributes.x.unsqueeze(-1)).sum(-2)
+
+    def scores_after(
+        self, rows: Tensor, user_side: Attributes, item_side: Attributes, earlier: list[Tensor], role_fields: Tensor | None
+    ) -> list[Tensor]:
+        """The scores that the objective is applied to, of users with a history. earlier: by role, what it adds (B, D).
+
+        Each role is one more attribute of the user; role_fields: the field number of each.
+        """
+        from gmlfm.models.history import pooled_side
+
+        user_side = pooled_side(user_side, len(rows), role_fields, len(earlier))
+        return self.score_sets(torch.cat([rows, *earlier]), user_side, item_side)
+
+    def check_history(self) -> None:
+        """Refuse to read what users did before, where that cannot be done."""
+        if not self.inputs.attributes or self.whole_table:
+            raise OptionError(
+                f"{type(self).__name__} reads no attributes, as which a history enters a score; set history = none, or take fm "
+                "or gml-fm."
+            )
+
     def attach(self, inputs: FitInputs) -> None:
         self._items, self._label_scale, self._scorer = inputs.encoded.item, inputs.label_scale, None
+        self._history = inputs.history
+        if inputs.history is not None:
+            self.check_history()
         self._field_of_row = inputs.layout.field_of_row() if self.needs_fields else None
 
     def over(self, items: ItemSide) -> GradientModel:
@@ -162,7 +200,8 @@ class GradientModel(nn.Module, Model):
         from gmlfm.models.scoring import RowScorer
 
         if self._scorer is None:
-            self._scorer = RowScorer(self, self.table, self._items, self._field_of_row, self._label_scale)
+            settings = (self._field_of_row, self._label_scale, self._history)
+            self._scorer = RowScorer(self, self.table, self._items, *settings)
         return self._scorer
 
     def dense_state(self) -> dict[str, Tensor]:

@@ -107,6 +107,11 @@ class ItemCache:
             out[:, block] = torch.addmm(self_terms[block], users, vectors[block].T, out=tile[:, : block.stop - start])
         return out
 
+    def pairs_by_vectors(self, users: Tensor, items: Ints) -> Tensor:
+        """vector_u . vector_i + self_terms(i) of each user's own items: users (N, D), items (N, G) -> (N, G)."""
+        chosen = torch.from_numpy(items.astype(np.int64)).to(self._table.device)
+        return torch.bmm(self._vectors[chosen], users.unsqueeze(-1)).squeeze(-1) + self._self_terms[chosen]
+
     def _are_all(self, items: Ints) -> bool:
         return len(items) == len(self) and np.array_equal(items, np.arange(len(self)))
 

@@ -27,6 +27,7 @@ _PRETRAIN = Setting("epochs in which the two parts are trained apart", least=0, 
 class NCF(FactorModel):
     """A row is (p, p'): K numbers for the product, K for the deep part."""
 
+    takes_history: ClassVar[bool] = False
     inputs: ClassVar[Inputs] = Inputs(history=True)
 
     def __init__(

@@ -35,6 +35,7 @@ class NGCF(FactorModel, PairwiseModel):
     dropout: of messages; node_dropout: the share of edges left out of a step.
     """
 
+    takes_history: ClassVar[bool] = False
     inputs: ClassVar[Inputs] = Inputs(graph=True)
     decomposes = ids_only = whole_table = True
     edges: Tensor

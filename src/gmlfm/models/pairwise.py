@@ -37,6 +37,7 @@ class PairwiseModel(GradientModel):
 
     caches_items: ClassVar[bool] = True
     scores_in_threads: ClassVar[bool] = True
+    shares_negatives: ClassVar[bool] = True
     points: slice | None = None
     decomposes: bool = False
     ids_only: bool = False
@@ -73,6 +74,29 @@ class PairwiseModel(GradientModel):
     def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideVectors:
         """One side of a score that decomposes: self_terms (N,), vector (N, D)."""
         raise NotImplementedError(f"{type(self).__name__} gives no side vectors, which a model that decomposes does.")
+
+    def history_vectors(self, rows: Tensor, attributes: Attributes) -> Tensor:
+        """The linear term and the vector that earlier items add to the user side: (N, 1 + D). A history's items make pairs with
+        the item that is scored, not with each other or with the user's other attributes."""
+        counting = self.counting(attributes)
+        linear = (self.linear(rows)[counting.ids] * counting.x).sum(-1, keepdim=True)
+        return torch.cat([linear, self.side_vectors(rows, attributes, is_user=True).vector], dim=-1)
+
+    def scores_after(
+        self, rows: Tensor, user_side: Attributes, item_side: Attributes, earlier: list[Tensor], role_fields: Tensor | None
+    ) -> list[Tensor]:
+        """By sides, a history being one more part of the user's vector."""
+        user, item = self.side_vectors(rows, user_side, is_user=True), self.side_vectors(rows, item_side, is_user=False)
+        added = torch.stack(earlier).sum(0)
+        cross = (item.vector @ (user.vector + added[:, 1:]).unsqueeze(-1)).squeeze(-1)
+        return [(user.self_terms + added[:, 0]).unsqueeze(1) + item.self_terms + cross]
+
+    def check_history(self) -> None:
+        if not self.decomposes or self.whole_table:
+            raise OptionError(
+                f"{type(self).__name__} with these settings has no inner product of two sides, by which a history is summed; set "
+                "history = none, or take another distance, such as squared."
+            )
 
     def pair_values(self, left: Tensor, right: Tensor) -> Tensor:
         """What each pair adds at x = 1: (A, width), (B, width) -> (A, B)."""

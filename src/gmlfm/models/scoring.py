@@ -12,9 +12,11 @@ from torch import Tensor
 
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.errors import NotFiniteError
-from gmlfm.models.base import Floats, Ints, UserSide
+from gmlfm.data.histories import History
+from gmlfm.models.base import Floats, HistorySpec, Ints, UserSide
 from gmlfm.models.folding import folded_row, other_items
 from gmlfm.models.gradient import Attributes, GradientModel, gather
+from gmlfm.models.history import bag_sums, distinct_items, in_role, pooled_side, role_bags
 from gmlfm.models.item_cache import ItemCache
 from gmlfm.models.pairwise import PairwiseModel
 
@@ -34,9 +36,10 @@ class RowScorer:
         items: AttributeTable,
         field_of_row: npt.NDArray[np.int16] | None,
         label_scale: tuple[float, float],
+        history: HistorySpec | None = None,
     ) -> None:
         self.model, self._table, self._items, self._label_scale = model, table, items, label_scale
-        self._field_of_row = field_of_row
+        self._field_of_row, self._history = field_of_row, history
         self._pairwise = model if isinstance(model, PairwiseModel) else None
 
     @cached_property
@@ -79,7 +82,9 @@ class RowScorer:
         To the history of a user whom training did not see a row of their own is fitted.
         """
         attributes, model = users.attributes, self._pairwise
-        own_row = self._folded(attributes, users.history) if self._folds(users) and users.history is not None else None
+        if self._history is not None:
+            return self._in_units(self._with_history(users, items, out), out)
+        own_row = self._folded(attributes, users.history.items) if self._folds(users) and users.history is not None else None
         if model is None:
             return self._in_units(self._by_pairs(attributes, np.broadcast_to(items, (len(users), len(items))), own_row), out)
         result = np.empty((len(users), len(items)), np.float32) if out is None else out
@@ -103,7 +108,71 @@ class RowScorer:
         return self._in_units(result, out)
 
     def score_pairs(self, users: UserSide, items: Ints) -> Floats:
-        return self._in_units(self._by_pairs(users.attributes, items))
+        if self._history is not None and self._pairwise is not None:
+            return self._in_units(self._pairs_with_history(users, items))
+        return self._in_units(self._by_pairs(users.attributes, items, history=users.history))
+
+    def user_vectors(self, users: UserSide) -> tuple[Tensor, Tensor]:
+        """The self terms (N,) and vectors (N, D) of users with what they did before, for a model that decomposes."""
+        model = self._pairwise
+        assert model is not None
+        with self._no_training():
+            rows, side = self._gathered(self._attributes(users.attributes.ids, users.attributes.values))
+            own = model.side_vectors(self.centred(rows), side, is_user=True)
+            self_terms = model.self_terms(rows, side, is_user=True)
+            if users.history is None:
+                return self_terms, own.vector
+            earlier = sum(self._role_sums(users.history))
+            return self_terms + earlier[:, 0], own.vector + earlier[:, 1:]
+
+    def _role_sums(self, history: History) -> list[Tensor]:
+        """For each role what the users' items add up to: (N, D) each."""
+        spec, items = self._history, self._items
+        assert spec is not None
+        bags = [role_bags(history, role, spec) for role in spec.roles]
+        distinct, bags = distinct_items(bags)
+        if len(distinct) == 0:
+            width = self._role_vectors(AttributeTable(items.ids[:1], items.values[:1]), 0).shape[1] if len(items) else 1
+            return [self._table.new_zeros(len(history), width) for _ in bags]
+        chosen = AttributeTable(items.ids[distinct], items.values[distinct])
+        return [bag_sums(bag, self._role_vectors(chosen, number)) for number, bag in enumerate(bags)]
+
+    def _role_vectors(self, items: AttributeTable, role: int) -> Tensor:
+        assert self._history is not None
+        vectors = []
+        for rows, side in self._blocks_of(in_role(items, self._history, role)):
+            vectors.append(self.model.history_vectors(self.centred(rows), side))
+        return torch.cat(vectors)
+
+    def _with_history(self, users: UserSide, items: Ints, out: Floats | None) -> Floats:
+        if self._pairwise is None:
+            everything = np.broadcast_to(items, (len(users), len(items)))
+            return self._by_pairs(users.attributes, everything, history=users.history)
+        result = np.empty((len(users), len(items)), np.float32) if out is None else out
+        is_direct = self._table.device.type == "cpu"
+        step = _USERS_PER_PRODUCT if is_direct else max(1, _NUMBERS_PER_BLOCK // max(len(items), 1))
+        with self._no_training():
+            for start in range(0, len(users), step):
+                block = users.slice(start, start + step)
+                self_terms, vectors = self.user_vectors(block)
+                place = torch.from_numpy(result[start : start + step]) if is_direct else None
+                scores = self._item_cache.by_vectors(vectors, items, place)
+                scores += self_terms.unsqueeze(1)
+                if scores is not place:
+                    result[start : start + step] = scores.cpu().numpy()
+        return result
+
+    def _pairs_with_history(self, users: UserSide, items: Ints) -> Floats:
+        result = np.empty(items.shape, np.float32)
+        assert self._pairwise is not None
+        step = max(1, _NUMBERS_PER_BLOCK // max(items.shape[1] * self._pairwise.side_width, 1))
+        with self._no_training():
+            for start in range(0, len(users), step):
+                block = slice(start, start + step)
+                self_terms, vectors = self.user_vectors(users.slice(start, start + step))
+                scores = self._item_cache.pairs_by_vectors(vectors, items[block])
+                result[block] = (scores + self_terms.unsqueeze(1)).cpu().numpy()
+        return result
 
     def positions(self, table: AttributeTable) -> Tensor:
         """Where each of a side's entities stands in the learned metric: (N, D)."""
@@ -112,7 +181,9 @@ class RowScorer:
             return torch.cat([self._pairwise.position(rows, side) for rows, side in self._blocks_of(table)])
 
     def _folds(self, users: UserSide) -> bool:
-        return users.history is not None and not self.model.whole_table
+        """Whether a newcomer's own row is fitted to what they chose: where the model has no other use for it."""
+        is_newcomer = len(users) == 1 and users.numbers[0] < 0
+        return users.history is not None and len(users.history.items) > 0 and is_newcomer and not self.model.whole_table
 
     def _with_own_row(self, side: Attributes, own_row: Tensor | None) -> tuple[Tensor, Attributes]:
         """The distinct rows of the user side, and their places; a newcomer's own row stands in for their id."""
@@ -151,7 +222,9 @@ class RowScorer:
         distinct, (side,) = gather(side)
         return self.rows_of(distinct), side
 
-    def _by_pairs(self, users: AttributeTable, items: Ints, own_row: Tensor | None = None) -> Floats:
+    def _by_pairs(
+        self, users: AttributeTable, items: Ints, own_row: Tensor | None = None, history: History | None = None
+    ) -> Floats:
         """Pair after pair through the model: over the whole table transformed once, or a few pairs over their own rows."""
         result = np.empty(items.shape, np.float32)
         few = not self.model.whole_table and items.size * self._items.ids.shape[1] < len(self._table)
@@ -168,8 +241,22 @@ class RowScorer:
                 if own_row is not None:
                     user.ids[:, 0] = len(rows)
                     rows = torch.cat([rows, own_row])
+                if self._history is not None:
+                    earlier = History.of([()] * len(items)) if history is None else history
+                    sums = self._role_sums(earlier.slice(start, min(start + step, len(items))))
+                    user = pooled_side(user, len(rows), self._role_fields, len(sums))
+                    rows = torch.cat([rows, *sums])
                 result[block] = self.model.checked_scores(rows, user, item).cpu().numpy()
         return result
+
+    @cached_property
+    def _role_fields(self) -> Tensor | None:
+        """The field number of each role's rows of ids."""
+        if self._field_of_row is None or self._history is None:
+            return None
+        first = int(self._items.ids[0, 0])
+        rows = [first + self._history.shift(role) for role in range(len(self._history.roles))]
+        return torch.from_numpy(self._field_of_row[rows].astype(np.int64)).to(self._table.device)
 
     def _in_units(self, scores: Floats, out: Floats | None = None) -> Floats:
         centre, spread = self._label_scale

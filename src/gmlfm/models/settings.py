@@ -11,7 +11,7 @@ import inspect
 import math
 import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -62,7 +62,8 @@ Space = Choice | Real
 
 @dataclass(frozen=True)
 class Setting:
-    """meaning: one line. least, most: allowed themselves; above, below: not. search: what `gmlfm tune` tries."""
+    """meaning: one line. least, most: allowed themselves; above, below: not. search: what `gmlfm tune` tries. words: texts
+    that stand for a number of their own."""
 
     meaning: str
     least: float | None = None
@@ -71,6 +72,7 @@ class Setting:
     below: float | None = None
     search: Space | None = None
     check: Callable[[Any], str | None] | None = None  # for values no range can say: what was expected, or None
+    words: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def range(self) -> str:
@@ -82,6 +84,8 @@ class Setting:
 
     def allows(self, value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
+            return True
+        if value in self.words.values():
             return True
         limits = (self.least, self.most, self.above, self.below)
         if all(limit is None for limit in limits):
@@ -117,7 +121,7 @@ class Declared:
         if self.kind is bool:
             return "true or false"
         auto = "auto" if self.is_optional else ""
-        return " or ".join(text for text in (auto, self.setting.range) if text)
+        return " or ".join(text for text in (auto, *self.setting.words, self.setting.range) if text)
 
     def convert(self, value: Any) -> Any:
         """A text as the setting's kind; anything else must be of that kind already. Checked against the range."""
@@ -138,6 +142,8 @@ class Declared:
             raise OptionError(f"{self.name} is {shown(value)}; expected a text or a number.")
         if self.is_optional and (value is None or value == "auto"):
             return None
+        if isinstance(value, str) and value in self.setting.words:
+            return self.setting.words[value]
         if self.kind is bool:
             if isinstance(value, bool):
                 return value

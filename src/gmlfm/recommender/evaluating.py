@@ -45,14 +45,14 @@ def evaluate_part(
     rows, groups = _held_out(run, part)
     split = run.split
     if run.settings.task == "topn":
-        ranker = _popularity(run) if baseline else run.ranker
+        ranker = _popularity(run) if baseline else run.ranker_of(part)
         return evaluate_held_out(
             ranker, run.data, split, part, protocol, seed=seed, cutoffs=cutoffs, users=users, report=report
         )
     interactions = rows if run.instances is None else run.instances.rows[rows]
     places, notes = _sample(run.data, interactions, users, seed)
     rows = rows[places]
-    evaluation = _constant(run, rows) if baseline else evaluate_predictions(run, run.ranker, run.data, rows)
+    evaluation = _constant(run, rows) if baseline else evaluate_predictions(run, run.ranker_of(part), run.data, rows)
     evaluation = replace(evaluation, notes=(*(() if run.instances is None else split.notes), *notes))
     return evaluation if groups is None else evaluation.by_group(split.group_names, groups[places])
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from gmlfm.data.dataset import Rows
 from gmlfm.data.encoding import Encoded
+from gmlfm.data.histories import Histories
 from gmlfm.models.base import Floats, Ints, Model, UserSide
 from gmlfm.retrieval.ranking import TopItems, best_items
 from gmlfm.retrieval.threads import in_threads, scoring_threads
@@ -29,10 +30,17 @@ class Ranker(Protocol):
 
 class ModelRanker:
     """A model over the users of some data. training_numbers: by user, the number that the model knows them by, -1 for none;
-    without it, its own."""
+    without it, its own. histories: what its users did before, for a model that reads that."""
 
-    def __init__(self, model: Model, encoded: Encoded, training_numbers: Ints | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        encoded: Encoded,
+        training_numbers: Ints | None = None,
+        histories: Histories | None = None,
+    ) -> None:
         self.model, self._encoded, self._training_numbers = model, encoded, training_numbers
+        self._histories = histories if model.reads_history else None
 
     @property
     def scores_in_threads(self) -> bool:
@@ -41,7 +49,10 @@ class ModelRanker:
 
     def user_side(self, users: npt.NDArray[np.integer], rows: Rows | None = None) -> UserSide:
         numbers = np.asarray(users, np.int32) if self._training_numbers is None else self._training_numbers[users]
-        return UserSide(numbers, self._encoded.user_side(users, rows))
+        history = None
+        if self._histories is not None:
+            history = self._histories.complete(users) if rows is None else self._histories.before(rows)
+        return UserSide(numbers, self._encoded.user_side(users, rows), history)
 
     def score_pairs(self, users: Ints, items: Ints, rows: Rows | None = None) -> Floats:
         if len(users) <= _USERS_PER_BLOCK or not self.scores_in_threads:

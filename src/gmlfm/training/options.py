@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from gmlfm.errors import OptionError
 from gmlfm.models.settings import Choice, Real, Setting, one_of
@@ -28,6 +29,10 @@ class TrainingOptions:
     weight_decay: Annotated[
         float, Setting("decoupled decay of a step's rows", least=0, below=1, search=Choice((0.0, 0.001, 0.01, 0.1, 0.5)))
     ] = 0.0
+    schedule: Annotated[
+        Literal["constant", "cosine"],
+        Setting("lr over the epochs: constant, or falling to 0 along a half cosine at the last of `epochs`"),
+    ] = "constant"
     epochs: Annotated[int, Setting("the most epochs there may be", least=0)] = 50
     patience: Annotated[int | None, _PATIENCE] = None
     seed: Annotated[int, Setting("of weights, negatives and order", least=0, most=2**31 - 1)] = 0
@@ -38,6 +43,10 @@ class TrainingOptions:
     engine: Annotated[str, Setting("who takes the steps: compiled kernels, eager PyTorch, or auto", check=one_of(ENGINES))] = (
         "auto"
     )
+
+    def lr_at(self, share: float) -> float:
+        """The learning rate when a share of all epochs is done."""
+        return self.lr if self.schedule == "constant" else self.lr * 0.5 * (1.0 + math.cos(math.pi * min(share, 1.0)))
 
     def patience_for(self, steps_per_epoch: int) -> int:
         return self.patience or max(_SHORTEST, min(_LONGEST, -(-_STEPS // max(steps_per_epoch, 1))))

@@ -14,10 +14,14 @@ from gmlfm.errors import OptionError
 from gmlfm.models.gradient import GradientModel
 from gmlfm.training.cold_start import ColdStartTrainer
 from gmlfm.training.engines import Engine, make_engine
+from gmlfm.training.engines.history import HistoryEngine
 from gmlfm.training.options import TrainingOptions
 from gmlfm.training.probe import Probe, Reading
 from gmlfm.training.rows import DENSE_OPTIMISERS, row_optimiser
+from gmlfm.training.engines.device_batch import DeviceBatch
 from gmlfm.training.sampling.batches import Batches, RankingBatches
+from gmlfm.training.sampling.groups import Batch
+from gmlfm.training.sampling.history_batches import HistoryBatches
 from gmlfm.training.trainer import DivergedError, Observer, Trainer, under_prefix
 
 
@@ -32,8 +36,11 @@ class RowTrainer(Trainer):
         batches: Batches | None = None,
         device: torch.device | str = "cpu",
         field_of_row: npt.NDArray[np.int16] | None = None,
+        schedule_epochs: int | None = None,
     ) -> None:
+        """schedule_epochs: over how many the schedule of the learning rate goes, unless it is those of the options."""
         super().__init__(model, options)
+        self._schedule_epochs = options.epochs if schedule_epochs is None else schedule_epochs
         self.model, self.device = model.to(device), torch.device(device)
         table = model.initial_rows(n_rows, torch.Generator().manual_seed(options.seed))
         if tuple(table.shape) != (n_rows, model.row_width):
@@ -73,7 +80,11 @@ class RowTrainer(Trainer):
     def engine(self) -> Engine:
         """Who takes this model's steps here: compiled kernels where there are some, else eager PyTorch."""
         if self._engine is None:
-            self._engine = make_engine(self.model, self.rows, self.dense, self.options, self._field_of_row)
+            parts = (self.model, self.rows, self.dense)
+            if isinstance(self._batches, HistoryBatches):
+                self._engine = HistoryEngine(*parts, self.options.loss, self._batches, self._field_of_row)
+            else:
+                self._engine = make_engine(*parts, self.options, self._field_of_row)
         return self._engine
 
     def run_epoch(self, observer: Observer) -> float:
@@ -88,7 +99,8 @@ class RowTrainer(Trainer):
         if sampler is not None:
             cold_start = ColdStartTrainer(self.model, self.table, engine, size, sampler, self._field_of_row, self.options.loss)
         for batch in batches.epoch(self.epoch):
-            if self._probe is None:
+            self._set_lr(n_done)
+            if self._probe is None and isinstance(batch, Batch | DeviceBatch):
                 self._begin_probe(batch if self.epoch == 0 else next(iter(batches.epoch(0))))
             for loss, n_instances in engine.run(batch, size):
                 self._check((loss,))
@@ -100,6 +112,15 @@ class RowTrainer(Trainer):
             self._check(cold_start.after(len(batch)) if cold_start else ())
         self._check(cold_start.end() if cold_start else ())
         return total / max(n_done, 1)
+
+    def _set_lr(self, n_done: int) -> None:
+        """By the schedule over all epochs of the selection, which a refit follows as far as it trains."""
+        if self.options.schedule == "constant":
+            return
+        share = (self.epoch + n_done / max(self.n_instances, 1)) / max(self._schedule_epochs, 1)
+        self.rows.lr = self.options.lr_at(share)
+        for group in self.dense.param_groups:
+            group["lr"] = self.rows.lr
 
     def _check(self, losses: Iterable[float]) -> None:
         for loss in losses:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
 from gmlfm.arguments import one_of
+from gmlfm.data.attributes import ROLES
 from gmlfm.errors import OptionError, did_you_mean
 from gmlfm.models.base import TASKS, Layout, Model
 from gmlfm.models.registry import ModelInfo, model_info
 from gmlfm.models.settings import Choice, Declared, Space, convert_all, declared_settings
+from gmlfm.training.history_options import AUTO_HISTORY, NO_HISTORY, HistoryOptions
 from gmlfm.training.objectives import GROUPED, OBJECTIVES, losses_of
 from gmlfm.training.options import TrainingOptions
 from gmlfm.training.rows import ROW_OPTIMISERS
-from gmlfm.training.sampling.batches import BatchOptions
+from gmlfm.training.sampling.batches import ALL_NEGATIVES, BatchOptions
 
 PRESETS: dict[str, dict[str, Any]] = {
     # As published: one batch size, Adam, negatives drawn once, no cold-start steps.
@@ -25,7 +27,18 @@ PRESETS: dict[str, dict[str, Any]] = {
 # What people say, and what older versions wrote.
 ALIASES = {"negatives": "n_negatives", "hide": "cold_start_rate", "tasks_a_batch": "tasks_per_batch"}
 _OLD_VALUES = {("engine", "reference"): "eager"}
+# How a model that reads histories trains unless it is said otherwise.
+_WITH_HISTORY: dict[str, Any] = {
+    "loss": "softmax",
+    "lr": 2e-3,
+    "schedule": "cosine",
+    "weight_decay": 1e-3,
+    "epochs": 20,
+    "v_scale": 0.05,
+}
+_ALL_UP_TO, _SHARED_NEGATIVES = 4096, 512  # candidates of which a softmax takes all, and how many it takes of more
 _TRAINING, _BATCHES = declared_settings(TrainingOptions), declared_settings(BatchOptions)
+_HISTORY = declared_settings(HistoryOptions)
 _IMPLICIT_NEGATIVES = 2  # a positive, as the paper has them
 _ALWAYS, _IN_EPOCHS = ("seed", "threads"), ("epochs", "patience", "lr")
 
@@ -40,6 +53,8 @@ class Settings:
     training: TrainingOptions
     batches: BatchOptions
     preset: str | None = None
+    history: HistoryOptions = HistoryOptions()  # noqa: RUF009 - frozen
+    given: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def make(
@@ -57,6 +72,8 @@ class Settings:
         values = {**of_instance, **{ALIASES.get(name, name): value for name, value in given.items()}}
         values |= {name: new for (name, old), new in _OLD_VALUES.items() if values.get(name) == old}
         defaults = dict(info.defaults)
+        if _reads_history(info) and values.get("history", NO_HISTORY) not in (AUTO_HISTORY, NO_HISTORY):
+            defaults |= {name: value for name, value in _WITH_HISTORY.items() if name != "v_scale" or name in info.declared}
         if task != "topn" and defaults.get("loss") in grouped_losses(info):
             defaults.pop("loss")  # a label of its own has nothing to be compared with
         if task == "implicit":
@@ -78,9 +95,34 @@ class Settings:
         }
         usual = BatchOptions(n_negatives=_IMPLICIT_NEGATIVES) if task == "implicit" else BatchOptions()
         training, batches = replace(TrainingOptions(), **chosen["training"]), replace(usual, **chosen["batches"])
-        settings = cls(info, task, chosen["model"], training, batches, preset)
+        history = replace(HistoryOptions(), **chosen["history"])
+        settings = cls(info, task, chosen["model"], training, batches, preset, history, values)
         settings._check()
         return settings
+
+    def for_data(self, *, is_ordered: bool, n_candidates: int) -> Settings:
+        """With what is `auto` decided by the data: whether it is known what came before a row, and among how many items a target
+        stands."""
+        if not _reads_history(self.info):
+            return self
+        history = self.history.history
+        if history == AUTO_HISTORY:
+            is_on = self.task == "topn" and is_ordered and self.preset is None
+            history = ",".join(ROLES) if is_on else NO_HISTORY
+        if history == NO_HISTORY:
+            return replace(self, history=replace(self.history, history=history, user_id=self.history.user_id is not False))
+        if not is_ordered:
+            raise OptionError(
+                f"history is '{history}', but the data have no times, so nothing is known to come before anything; name their "
+                'column with [interactions] time, or set ties = "file" where the rows lie in order.'
+            )
+        settings = Settings.make(self.info, self.task, {**self.given, "history": history}, self.preset)
+        batches = settings.batches
+        if "n_negatives" not in settings.given and self.task == "topn" and settings.training.loss == "softmax":
+            shared = ALL_NEGATIVES if n_candidates <= _ALL_UP_TO else _SHARED_NEGATIVES
+            batches = replace(batches, n_negatives=shared)
+        options = replace(settings.history, user_id=bool(settings.history.user_id))
+        return replace(settings, batches=batches, history=options)
 
     @property
     def model(self) -> str:
@@ -97,8 +139,12 @@ class Settings:
             raise OptionError(f"loss is '{self.training.loss}'{did_you_mean(self.training.loss, losses)}")
         if optimiser not in ROW_OPTIMISERS:
             raise OptionError(f"optimiser is '{optimiser}'{did_you_mean(optimiser, ROW_OPTIMISERS)}")
-        n_negatives = self.batches.n_negatives if self.task == "topn" else 0
+        n_negatives = abs(self.batches.n_negatives) if self.task == "topn" else 0
         self.training.check_task(self.task, n_negatives, grouped_losses(self.info))
+        if self.batches.n_negatives == ALL_NEGATIVES and not (self.history.roles or self.history.history == AUTO_HISTORY):
+            raise OptionError(
+                "negatives = all is the softmax of models with a history; give a number of negatives, or a history."
+            )
         if self.task == "topn" and self.batches.n_negatives == 0:
             raise OptionError("top-n needs something to rank a positive above; set negatives to 1 or more.")
 
@@ -111,11 +157,12 @@ class Settings:
         readers = applicable(self.info)
         training = {name: getattr(self.training, name) for name in sorted(readers["training"])}
         batches = {name: getattr(self.batches, name) for name in sorted(readers["batches"]) if name != "seed"}
+        history = {name: getattr(self.history, name) for name in sorted(readers["history"])}
         return {
             "model": self.model,
             "task": self.task,
             "preset": self.preset,
-            "settings": {**self.options, **training, **batches},
+            "settings": {**self.options, **training, **batches, **history},
         }
 
 
@@ -123,8 +170,13 @@ def applicable(info: ModelInfo) -> dict[str, dict[str, Declared]]:
     """The settings of training and batches that have an effect on a model: what it reads and how it learns decides."""
     if info.cls.inputs.labels or not info.cls.learns_in_epochs:
         names = _ALWAYS + (_IN_EPOCHS if info.cls.learns_in_epochs else ())
-        return {"training": {name: _TRAINING[name] for name in names}, "batches": {}}
-    return {"training": _TRAINING, "batches": _BATCHES}
+        return {"training": {name: _TRAINING[name] for name in names}, "batches": {}, "history": {}}
+    return {"training": _TRAINING, "batches": _BATCHES, "history": _HISTORY if _reads_history(info) else {}}
+
+
+def _reads_history(info: ModelInfo) -> bool:
+    """Whether what users did before can be among a model's inputs in training."""
+    return bool(getattr(info.cls, "takes_history", False))
 
 
 def search_space(info: ModelInfo, task: str) -> dict[str, Space]:
@@ -160,7 +212,8 @@ def settings_table(model: str | type[Model] | Model | None = None, task: str = "
     if info is not None:
         task = task if task in info.tasks else info.tasks[0]
         defaults = Settings.make(info, task, {}).to_dict()["settings"]
-    readers = {"training": _TRAINING, "batches": _BATCHES} if info is None else {"model": info.declared, **applicable(info)}
+    common = {"training": _TRAINING, "batches": _BATCHES, "history": _HISTORY}
+    readers = common if info is None else {"model": info.declared, **applicable(info)}
     space = {} if info is None else search_space(info, task)
     rows: dict[str, dict[str, Any]] = {}
     for part, reader in readers.items():

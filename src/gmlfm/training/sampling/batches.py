@@ -29,7 +29,14 @@ _BATCH_SIZE = Setting(
     search=Choice(("auto", 256, 1024, 16384)),
 )
 _LARGEST = Setting("the most that batch_size auto takes; auto is 4096, on a GPU 32768", least=64, most=_MOST)
-_NEGATIVES = Setting("sampled negatives beside each positive", least=0, most=10_000, search=Choice((1, 2, 4, 8, 16)))
+ALL_NEGATIVES = -1
+_NEGATIVES = Setting(
+    "sampled negatives beside each positive; with a history, and all with a softmax, of a step",
+    least=0,
+    most=1_000_000,
+    search=Choice((1, 2, 4, 8, 16)),
+    words={"all": ALL_NEGATIVES},
+)
 _COLD_START = Setting(
     "cold-start steps, with ids hidden, for each training step: they train what newcomers are scored by",
     least=0,

@@ -1,0 +1,77 @@
+"""A user's earlier items as attributes of the user side: weights by role, and sums of the items' vectors by these weights."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gmlfm.data.attributes import PADDING, AttributeTable, Role
+from gmlfm.data.histories import History
+from gmlfm.models.base import HistorySpec
+from gmlfm.models.gradient import Attributes
+
+Floats = npt.NDArray[np.float32]
+
+
+class Bags(NamedTuple):
+    """What N users have in one role: items[starts[n]:starts[n + 1]] with the weights beside them."""
+
+    starts: npt.NDArray[np.int64]
+    items: npt.NDArray[np.int32]
+    weights: Floats
+
+
+def role_bags(history: History, role: Role, spec: HistorySpec) -> Bags:
+    """The items of a role and their weights, of unit length for each user."""
+    window = history.latest(1 if role == "last" else spec.length)
+    lengths = window.lengths
+    if role == "recent":
+        owners = np.repeat(np.arange(len(window)), lengths)
+        ages = window.starts[1:][owners] - 1 - np.arange(len(window.items))
+        weights = np.exp2(-ages / spec.half_life)
+        norms = np.sqrt(np.bincount(owners, weights * weights, minlength=len(window)))
+        weights = weights / norms[owners]
+    else:
+        weights = np.repeat(1.0 / np.sqrt(np.maximum(lengths, 1)), lengths)
+    return Bags(window.starts, window.items, weights.astype(np.float32))
+
+
+def in_role(items: AttributeTable, spec: HistorySpec, role: int) -> AttributeTable:
+    """Items by the rows that they have in role number `role` of the history."""
+    ids = np.where(items.ids == PADDING, PADDING, items.ids + np.int32(spec.shift(role)))
+    return AttributeTable(ids.astype(np.int32), items.values)
+
+
+def bag_sums(bags: Bags, vectors: Tensor) -> Tensor:
+    """The weighted sum of each bag: vectors (I, D), by item -> (N, D)."""
+    device = vectors.device
+    items, starts = (torch.from_numpy(array.astype(np.int64)).to(device) for array in (bags.items, bags.starts[:-1]))
+    weights = torch.from_numpy(bags.weights).to(device, vectors.dtype)
+    return functional.embedding_bag(items, vectors, starts, mode="sum", per_sample_weights=weights)
+
+
+def pooled_side(user_side: Attributes, n_rows: int, role_fields: Tensor | None, n_roles: int) -> Attributes:
+    """The user side with one more attribute for each role, whose rows stand behind `n_rows` others, role after role.
+
+    role_fields: (roles,) the field number of each.
+    """
+    n_users, device = len(user_side.ids), user_side.ids.device
+    places = n_rows + torch.arange(n_roles * n_users, device=device).view(n_roles, n_users).T
+    ones = user_side.x.new_ones(n_users, n_roles)
+    fields = None
+    if user_side.fields is not None and role_fields is not None:
+        fields = torch.cat([user_side.fields, role_fields.expand(n_users, -1)], dim=1)
+    is_present = torch.cat([user_side.is_present, torch.ones_like(places, dtype=torch.bool)], dim=1)
+    return Attributes(torch.cat([user_side.ids, places], 1), torch.cat([user_side.x, ones], 1), fields, is_present)
+
+
+def distinct_items(bags: list[Bags]) -> tuple[npt.NDArray[np.int32], list[Bags]]:
+    """The items that some bags name, and the bags by their places among these."""
+    items, places = np.unique(np.concatenate([bag.items for bag in bags]), return_inverse=True)
+    by_bag = np.split(places.astype(np.int32), np.cumsum([len(bag.items) for bag in bags])[:-1])
+    return items, [bag._replace(items=part) for bag, part in zip(bags, by_bag, strict=True)]

@@ -1,0 +1,189 @@
+"""Batches of targets with what their users did before: pieces of users' sequences, in a new order each epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.dataset import Rows
+from gmlfm.data.encoding import Encoded
+from gmlfm.data.histories import Histories, ranges
+from gmlfm.models.base import HistorySpec
+from gmlfm.training.sampling.batches import BatchOptions
+from gmlfm.training.sampling.groups import Floats, IdRows, Ints
+from gmlfm.training.sampling.negatives import TrainingNegatives
+
+Longs = npt.NDArray[np.int64]
+_STEPS_PER_EPOCH, _SMALLEST_BATCH, _LARGEST_BATCH = 80, 64, 2048  # small data want small steps
+
+
+@dataclass(frozen=True)
+class HistoryBatch:
+    """The targets of one step, and their histories. B rows in P pieces; a piece is some consecutive targets of one user.
+
+    users: attributes with the context of each row (B, F). targets: (B,) items. labels, weights: (B,) or None.
+    events: (E,) items, the pieces' one after another, each with all that its user did before its last target, oldest first;
+    is_kept: (E,) the dropout mask; is_had: (E,) whether the user had the item. row_first, row_start, row_stop: (B,) where a
+    row's piece begins among the events, where the window of its history begins, and where its history ends.
+    pieces: (P + 1,) the rows of each piece. negatives: (B, G) items beside each target, or None where the step shares them.
+    number: of the step within its epoch, by which draws are seeded.
+    """
+
+    users: AttributeTable
+    targets: Ints
+    labels: Floats | None
+    weights: Floats | None
+    events: Ints
+    is_kept: npt.NDArray[np.bool_]
+    is_had: npt.NDArray[np.bool_]
+    row_first: Longs
+    row_start: Longs
+    row_stop: Longs
+    pieces: Longs
+    negatives: Ints | None
+    moments: Longs | None
+    seed: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+class HistoryBatches:
+    """Every training row is a target, with the visible rows before it as history, never itself or later ones."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        histories: Histories,
+        encoded: Encoded,
+        ids: IdRows,
+        spec: HistorySpec,
+        options: BatchOptions,
+        *,
+        dropout: float,
+        piece: int,
+        labels: Floats | None = None,
+        weights: Floats | None = None,
+        negatives: TrainingNegatives | None = None,
+        candidates: Ints | None = None,
+    ) -> None:
+        """rows: of the interactions, the targets. negatives: those of each row, where they are not shared; candidates: the items
+        that shared negatives, or all, are taken from."""
+        self._histories, self.encoded, self.ids, self.spec, self.options = histories, encoded, ids, spec, options
+        self._dropout, self._piece, self.candidates = dropout, piece, candidates
+        order = np.lexsort((rows, histories.row_order[rows], histories.row_users[rows]))
+        self._rows = rows[order]
+        self._labels, self._weights = (None if array is None else array[order] for array in (labels, weights))
+        self._negatives, self._place_of_negatives = negatives, order
+        self.users, self.items = histories.row_users[self._rows], histories.row_items[self._rows]
+        self._stops = histories.stops(self._rows)
+
+    @property
+    def n_instances(self) -> int:
+        return len(self._rows)
+
+    @property
+    def groups_per_step(self) -> int:
+        if self.options.batch_size is not None:
+            return self.options.batch_size
+        largest = self.options.largest_batch or _LARGEST_BATCH
+        return min(largest, max(_SMALLEST_BATCH, self.n_instances // _STEPS_PER_EPOCH))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-self.n_instances // self.groups_per_step)
+
+    def cold_start_sampler(self, number: int) -> None:
+        """Newcomers are ordinary users here; new items are trained for within the steps."""
+        return
+
+    def epoch(self, number: int) -> Iterator[HistoryBatch]:
+        rng = np.random.default_rng([self.options.seed, 10, number])
+        starts = self._piece_starts(rng)
+        order = rng.permutation(len(starts) - 1)
+        sizes = np.diff(starts)[order]
+        step_of_piece = (np.cumsum(sizes) - sizes) // self.groups_per_step
+        cuts = np.searchsorted(step_of_piece, np.arange(int(step_of_piece[-1]) + 2))
+        for step, (begin, end) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)):
+            if begin < end:
+                chosen = order[begin:end]
+                yield self._batch(starts[chosen], starts[chosen + 1], rng, (self.options.seed, 12, number, step))
+
+    def _piece_starts(self, rng: np.random.Generator) -> Longs:
+        """Where pieces begin among the rows, cut anew each epoch; the end of the last one behind them."""
+        n, size = len(self._rows), self._piece
+        begins_user = np.diff(self.users, prepend=-1) != 0
+        first = np.maximum.accumulate(np.where(begins_user, np.arange(n), 0))
+        offset = rng.integers(0, size, self._histories.n_users)[self.users]
+        begins = begins_user | ((np.arange(n) - first + offset) % size == 0) | self._stands_alone
+        begins[1:] |= self._stands_alone[:-1]
+        return np.append(np.flatnonzero(begins), n)
+
+    @cached_property
+    def _stands_alone(self) -> npt.NDArray[np.bool_]:
+        """Rows with an earlier event of their own pair, which is no history of them but may be of their neighbours."""
+        histories = self._histories
+        if not histories.excludes_own:
+            return np.zeros(len(self._rows), bool)
+        n_items = int(max(histories.items.max(initial=0), self.items.max(initial=0))) + 1
+        owners = np.repeat(np.arange(histories.n_users, dtype=np.int64), np.diff(histories.starts))
+        pairs, first = np.unique(owners * n_items + histories.items, return_index=True)
+        own = self.users.astype(np.int64) * n_items + self.items
+        place = np.minimum(np.searchsorted(pairs, own), len(pairs) - 1)
+        # Events of a pair come in the order of time, so the first index is that of its earliest event.
+        return (pairs[place] == own) & (first[place] < self._stops)
+
+    def _batch(self, starts: Longs, ends: Longs, rng: np.random.Generator, seed: tuple[int, ...]) -> HistoryBatch:
+        """The pieces starts[p]:ends[p] of the rows."""
+        histories = self._histories
+        places, pieces = ranges(starts, ends)
+        begin, end = histories.starts[self.users[starts]], self._stops[ends - 1]
+        end = np.maximum(begin, end)
+        flat, event_starts = ranges(begin, end)
+        sizes = ends - starts
+        shift = np.repeat(event_starts[:-1] - begin, sizes)
+        row_first, row_stop = np.repeat(event_starts[:-1], sizes), self._stops[places] + shift
+        events, is_had, is_own = histories.items[flat], histories.is_had[flat], None
+        if histories.excludes_own and self._stands_alone[places].any():
+            is_own = np.repeat(self._stands_alone[starts], np.diff(event_starts)) & (
+                events == np.repeat(self.items[starts], np.diff(event_starts))
+            )
+        if is_own is not None:
+            kept_before = np.concatenate([[0], np.cumsum(~is_own)])
+            events, is_had = events[~is_own], is_had[~is_own]
+            row_first, row_stop = kept_before[row_first], kept_before[row_stop]
+        is_kept = rng.random(len(events), np.float32) >= self._dropout if self._dropout else np.ones(len(events), bool)
+        negatives, rows = None, self._rows[places]
+        if self._negatives is not None:
+            negatives = self._negatives.draw(self._place_of_negatives[places], rng)
+        return HistoryBatch(
+            self.encoded.user_side(self.users[places], rows),
+            self.items[places],
+            None if self._labels is None else self._labels[places],
+            None if self._weights is None else self._weights[places],
+            events,
+            is_kept,
+            is_had,
+            row_first,
+            np.maximum(row_first, row_stop - self.spec.length),
+            row_stop,
+            pieces,
+            negatives,
+            None,
+            seed,
+        )
+
+
+def training_items(catalogue: AttributeTable, ids: IdRows) -> AttributeTable:
+    """The items as training scores them: one without a training positive stands at the negative-only row, with those of its
+    attributes that some item with a positive has."""
+    item_ids, item_x = np.array(catalogue.ids), np.array(catalogue.values)
+    is_untrained = ~ids.trained_items
+    item_x[is_untrained] *= ids.trained_rows[item_ids[is_untrained]]
+    item_ids[is_untrained, 0], item_x[is_untrained, 0] = ids.negative_only_row, 1.0
+    return AttributeTable(item_ids, item_x)
