@@ -84,7 +84,7 @@ def lay_out(fields: list[Learned]) -> tuple[FieldCode, ...]:
 def with_roles(codes: tuple[FieldCode, ...], roles: Sequence[Role]) -> tuple[FieldCode, ...]:
     """The codes, and behind them for each role a copy of the items' blocks: what an item is as part of a history.
 
-    Items come last among the codes, so the row of an item's attribute in role number r lies (r + 1) * item_block(codes) behind it.
+    Items come last among the codes, so an attribute's row in role number r lies (r + 1) * item_block(codes) behind its own.
     """
     codes = tuple(code for code in codes if code.part in PARTS)
     size = item_block(codes)

@@ -30,6 +30,7 @@ from gmlfm.data.attributes import (
     frequent_ids,
     lay_out,
     learn_field,
+    no_text,
     pack,
     rows_of,
     take,
