@@ -37,6 +37,7 @@ def test_repeated_pairs_are_merged_into_the_latest_and_weights_add_up() -> None:
     assert any("1 repeated rows were merged" in warning for warning in data.warnings)
     unmerged = build(schema={**SCHEMA, "interactions": {**SCHEMA["interactions"], "repeats": "keep"}})
     assert unmerged.n_interactions == 4
+    assert (data.history_rows.rows(), unmerged.history_rows.rows()) == ([(0, 1, 0, True, 5)], [])
 
 
 def test_another_context_is_another_occasion() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from gmlfm import Dataset
-from tests.data.arbitrary import INTERACTIONS, ITEMS, build, datasets, plain
+from tests.data.arbitrary import INTERACTIONS, ITEMS, build, datasets, plain, random_plain
 
 
 def test_the_hash_names_the_content() -> None:
@@ -20,6 +21,26 @@ def test_the_hash_names_the_content() -> None:
     lists = {"interactions": {"user": "u", "item": "i"}, "items": {"id": "i", "fields": {"tags": {"kind": "set"}}}}
     nested = [pl.DataFrame({"i": ["b", "a"], "tags": tags}) for tags in ([["x"], ["y", "z"]], [["x", "y"], ["z"]])]
     assert len({build(users=None, items=items, schema=lists).content_hash for items in nested}) == 2
+
+
+def test_the_hash_knows_of_ties_and_history_but_only_where_there_are_any() -> None:
+    # Of the version before there were history rows: data without them keep their hash.
+    assert plain([1, 1, 2], [1, 2, 1], [3, 4, 5]).content_hash == "dd518fab48f86877"
+    assert random_plain(5, 5, 40, repeats="keep").content_hash == "ef7d528fd669f9bc"
+    data = random_plain(5, 5, 40, repeats="merge")
+    assert data.history_rows.height > 0
+    assert replace(data, history_rows=data.history_rows[:0]).content_hash == "5ea499ad8b9655fa"
+    others = [
+        data.history_rows[1:],
+        data.history_rows[:0],
+        data.history_rows.with_columns(~pl.col("is_had")),
+        data.history_rows.with_columns(pl.col("before") + 1),
+    ]
+    hashes = {data.content_hash, *(replace(data, history_rows=rows).content_hash for rows in others)}
+    for ties in ("file", "shuffle"):
+        interactions = replace(data.schema.interactions, ties=ties)
+        hashes.add(replace(data, schema=replace(data.schema, interactions=interactions)).content_hash)
+    assert len(hashes) == 7
 
 
 def test_order_is_by_time_then_by_position_and_missing_times_come_first() -> None:

@@ -48,6 +48,22 @@ def test_the_data_without_users_are_the_others(data: Dataset) -> None:
     assert len(data.users) == 4
 
 
+def test_history_rows_of_a_user_go_and_the_others_are_counted_anew() -> None:
+    rows = [("a", "x", "buy"), ("b", "x", "see"), ("a", "y", "buy"), ("b", "y", "buy"), ("c", "x", "see"), ("a", "x", "buy")]
+    table = pl.DataFrame([*rows, ("c", "y", "buy"), ("b", "z", "see")], schema=["u", "i", "e"], orient="row")
+    schema = {"interactions": {"user": "u", "item": "i", "event": "e", "targets": ["buy"]}}
+    data = Dataset.from_tables(table, schema=schema)
+    for user in "abc":
+        without, _ = data_without(data, [data.users.ids.to_list().index(user)])
+        # Items of the others keep their numbers, so rows are compared by id.
+        expected = Dataset.from_tables(table.filter(pl.col("u") != user), schema=schema)
+        for frame, other in ((without.interactions, expected.interactions), (without.history_rows, expected.history_rows)):
+            named = [data.items.ids[item] for item in frame["item"]]
+            assert named == [expected.items.ids[item] for item in other["item"]]
+            assert frame.drop("item").rows() == other.drop("item").rows()
+        assert without.history_order.tolist() == expected.history_order.tolist()
+
+
 def test_a_note_that_names_a_user_goes_with_them(data: Dataset) -> None:
     object.__setattr__(data, "warnings", ("users line 3: 'a' has no age", "a1 is odd; b, too", "5 rows have no time"))
     assert data_without(data, [0])[0].warnings == ("a1 is odd; b, too", "5 rows have no time")

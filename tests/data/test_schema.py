@@ -76,6 +76,17 @@ MINIMAL: dict[str, Any] = {"interactions": {"user": "u", "item": "i"}}
         ({"interactions": {"user": "u", "item": "i", "tme": "t"}}, "unknown key 'tme'; did you mean 'time'?"),
         ({"interactions": {"user": "u"}}, "has no 'item'"),
         ({"interactions": {"user": 3, "item": "i"}}, "user is 3; expected text"),
+        ({"interactions": {"user": "u", "item": "i", "ties": "random"}}, "ties is 'random'; expected 'strict', 'shuffle' or 'file'."),
+        ({"interactions": {"user": "u", "item": "i", "ties": None}}, "ties is None; expected text"),
+        ({"interactions": {"user": "u", "item": "i", "event": "e"}}, "has event but neither targets nor history_events; say what is learned"),
+        ({"interactions": {"user": "u", "item": "i", "targets": ["buy"]}}, "has targets but no event; name the column of the kinds"),
+        ({"interactions": {"user": "u", "item": "i", "history_events": ["buy"]}}, "has history_events but no event; name the column"),
+        ({"interactions": {"user": "u", "item": "i", "event": "e", "targets": "buy"}}, "targets is 'buy'; expected a list of kinds of events"),
+        ({"interactions": {"user": "u", "item": "i", "event": "e", "targets": []}}, "targets is []; expected a list of kinds of events"),
+        ({"interactions": {"user": "u", "item": "i", "event": "e", "targets": [4]}}, "targets is [4]; expected a list of kinds of events"),
+        ({"interactions": {"user": "u", "item": "i", "event": "e", "history_events": ["a", "a"]}}, "history_events names a kind twice"),
+        ({"interactions": {"user": "u", "item": "i", "event": "i", "targets": ["a"]}}, "the column 'i' as item and as event"),
+        ({"interactions": {"user": "u", "item": "i", "evnt": "e"}}, "unknown key 'evnt'; did you mean 'event'?"),
         ({"interactions": {"user": "u", "item": "i", "where": True}}, "where is True; expected text"),
         ({"interactions": "x"}, "expected a table"),
         ({"items": {"id": "i", "fields": {"a": "categroy"}}}, "kind 'categroy'; expected category, set or number; did you mean"),
@@ -152,3 +163,14 @@ def test_keys_are_texts_and_of_few_parts(tmp_path: Path) -> None:
     text = f'name = "{dots}" # {dots}\n# {dots}\n[interactions]\npath = \'{dots}\'\nuser = "u"\nitem = "i"\n'
     (tmp_path / "dataset.toml").write_text(text)
     assert Schema.from_toml(tmp_path / "dataset.toml").name == dots
+
+
+def test_kinds_of_events_and_ties_are_read(tmp_path: Path) -> None:
+    lines = 'event = "what"\ntargets = ["buy", "rent"]\nhistory_events = ["buy", "view"]\nties = "shuffle"'
+    (tmp_path / "dataset.toml").write_text(CONTRACT.replace('time = "bought_at"', f'time = "bought_at"\n{lines}'))
+    interactions = Schema.from_toml(tmp_path / "dataset.toml").interactions
+    assert (interactions.event, interactions.ties) == ("what", "shuffle")
+    assert (interactions.targets, interactions.history_events) == (("buy", "rent"), ("buy", "view"))
+    assert interactions.has_targets_beside_history
+    assert not Schema.from_dict(MINIMAL).interactions.has_targets_beside_history
+    assert Schema.from_dict(MINIMAL).interactions.ties == "strict"

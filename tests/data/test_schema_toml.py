@@ -39,6 +39,7 @@ sides = st.builds(SideSchema, id=names, path=names, fields=field_tuples, title=s
             time=st.none() | names,
             weight=st.none() | names,
             repeats=st.sampled_from(["merge", "keep"]),
+            ties=st.sampled_from(["strict", "shuffle", "file"]),
             context=field_tuples,
             read=read_options,
         ),
@@ -55,3 +56,13 @@ def test_a_schema_written_as_toml_reads_back_the_same(schema: Schema) -> None:
     if schema.users is not None:
         assert "# note: a\n# note: b?\n" in to_toml(schema, reasons)
     assert Schema.from_dict(tomllib.loads(to_toml(schema, reasons))) == schema
+
+
+def test_kinds_of_events_are_written_with_their_reasons() -> None:
+    kinds = ("buy", 'say "x"')
+    interactions = InteractionsSchema("u", "i", "t.csv", event="e", targets=kinds, history_events=("see", *kinds), ties="file")
+    reasons = {f"interactions.{key}": f"reason of {key}" for key in ("event", "targets", "history_events", "ties")}
+    text = to_toml(Schema(interactions), reasons)
+    assert Schema.from_dict(tomllib.loads(text)) == Schema(interactions)
+    assert all(f"# {reason}" in text for reason in reasons.values())
+    assert "ties" not in to_toml(Schema(InteractionsSchema("u", "i", "t.csv")))

@@ -25,6 +25,9 @@ def test_a_dataset_is_loaded_as_it_was_saved(data: Dataset, tmp_path_factory: py
     assert (loaded.schema, loaded.warnings) == (data.schema, data.warnings)
     assert_frame_equal(loaded.interactions, data.interactions)
     assert_frame_equal(loaded.context, data.context)
+    assert (folder / "history_rows.parquet").exists() == (data.history_rows.height > 0)
+    if data.history_rows.height:
+        assert_frame_equal(loaded.history_rows, data.history_rows)
     for left, right in ((loaded.users, data.users), (loaded.items, data.items)):
         assert (left.id_type, left.n_listed) == (right.id_type, right.n_listed)
         assert_frame_equal(left.fields, right.fields)
@@ -36,6 +39,30 @@ def test_titles_are_stored_too(tmp_path: Path) -> None:
     titles = load_saved_dataset(tmp_path).items.titles
     assert titles is not None
     assert titles.to_list() == ["B", "A", "Z", None]
+
+
+def test_kinds_of_events_are_stored_and_data_of_before_have_none(tmp_path: Path) -> None:
+    table = {"u": ["a", "a", "b", "b"], "i": ["x", "y", "x", "y"], "e": ["see", "buy", "buy", "get"], "t": [1, 2, 3, 4]}
+    kinds = {"event": "e", "targets": ["buy", "get"], "history_events": ["see", "buy"], "ties": "file"}
+    data = Dataset.from_tables(table, schema={"interactions": {"user": "u", "item": "i", "time": "t", **kinds}})
+    save_dataset(data, tmp_path / "new")
+    loaded = load_saved_dataset(tmp_path / "new")
+    assert loaded.schema == data.schema
+    assert loaded.counts_as_history.tolist() == [True, True, False]
+    assert_frame_equal(loaded.history_rows, data.history_rows)
+    (tmp_path / "new" / "history_rows.parquet").unlink()
+    with pytest.raises(DataError, match="the content does not fit its hash"):
+        load_saved_dataset(tmp_path / "new")
+    before = random_plain(5, 5, 20)
+    save_dataset(before, tmp_path / "old")
+    path = tmp_path / "old" / "dataset.json"
+    metadata = json.loads(path.read_text())
+    for key in ("ties", "event", "targets", "history_events"):
+        del metadata["schema"]["interactions"][key]
+    path.write_text(json.dumps(metadata))
+    loaded = load_saved_dataset(tmp_path / "old")
+    assert (loaded.schema.interactions.ties, loaded.schema.interactions.event) == ("strict", None)
+    assert loaded.content_hash == before.content_hash
 
 
 @pytest.mark.parametrize("name", ["leave-one-out", "newcomers"])

@@ -12,7 +12,7 @@ from gmlfm import Dataset, Recommender, load_dataset, make_split
 from gmlfm.errors import DataError, OptionError
 from gmlfm.evaluation import metrics as evaluation_metrics
 from gmlfm.evaluation.protocols import evaluate_held_out
-from gmlfm.recommender.evaluating import baseline_name, evaluate_part
+from gmlfm.recommender.evaluating import _over_catalogue, baseline_name, evaluate_part
 from tests.recommender.conftest import QUICK
 from tests.training.sampling.test_instances import single_sales
 
@@ -192,6 +192,21 @@ def test_other_data_are_ranked_among_the_items_of_the_run(board: Dataset) -> Non
     n_left = n_seen - len(set(data.item_numbers[data.user_numbers == data.user_numbers[rows[0]]].tolist()))
     last_rank = recommender.evaluate(more).queries["mrr"][-1]  # popularity knows nothing of it: behind all that were chosen
     assert last_rank == pytest.approx(1 / (n_left + 1), rel=0.2)
+
+
+def test_other_data_keep_their_history_rows_by_the_runs_items() -> None:
+    spec = {"interactions": {"user": "user", "item": "item", "event": "e", "targets": ["buy"]}}
+    rows = [(user, item, kind) for user in "abcd" for item, kind in (("x", "buy"), ("y", "buy"), ("z", "see"), ("w", "buy"))]
+    run = Recommender("popularity").fit(Dataset.from_tables(_table(rows), schema=spec), "random").fitted
+    other = Dataset.from_tables(_table([("a", "new", "see"), ("a", "z", "buy"), ("b", "w", "see")]), schema=spec)
+    merged = _over_catalogue(run, other)
+    assert [merged.items.ids[item] for item in merged.history_rows["item"]] == ["new", "w"]
+    assert merged.history_rows["item"].to_list() == [4, run.data.items.ids.to_list().index("w")]
+    assert merged.history_rows.drop("item").equals(other.history_rows.drop("item"))
+
+
+def _table(rows: list[tuple[str, str, str]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=["user", "item", "e"], orient="row")
 
 
 def test_other_data_of_a_market_are_ranked_among_what_was_not_learned(market: Dataset) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.columns import IdType, Origin, as_field, as_ids, as_number, as_text, column, finite
 from gmlfm.data.dataset import Dataset, Side
-from gmlfm.data.row_filter import left_out_note, nothing_used, rows_that_hold, used_rows
+from gmlfm.data.events import EventRoles, check_kinds, event_kinds, event_notes, history_alone, no_history
+from gmlfm.data.row_filter import chosen_rows, left_out_note, nothing_used, rows_that_hold, used_rows
 from gmlfm.data.schema import InteractionsSchema, Schema, SideSchema
 from gmlfm.data.times import ambiguity_warning, as_times
 from gmlfm.errors import DataError, SchemaError
@@ -33,27 +35,49 @@ class Builder:
             if frame.height == 0:
                 raise DataError(f"{self._origins[name].name} is empty; at least one row is needed.")
         spec = self._schema.interactions
-        table, origin = self._used_rows(spec)
+        table, origin, roles = self._rows_of_used_kinds(spec, *self._used_rows(spec))
         user_ids, user_type = as_ids(column(table, spec.user, origin, "user"), origin)
         item_ids, item_type = as_ids(column(table, spec.item, origin, "item"), origin)
-        usable = self._rows_with_ids(user_ids, item_ids)
+        usable = self._rows_with_ids(user_ids, item_ids, roles)
         users, user_numbers = self._side("users", self._schema.users, user_ids, user_type, usable)
         items, item_numbers = self._side("items", self._schema.items, item_ids, item_type, usable)
-        interactions = pl.DataFrame({"user": user_numbers, "item": item_numbers})
-        interactions = interactions.with_columns(occasion(table, spec, origin, self._warnings)).filter(usable)
+        rows = pl.DataFrame({"user": user_numbers, "item": item_numbers})
+        rows = rows.with_columns(moments(table, spec, origin, self._warnings))
+        table, origin = chosen_rows(table, roles.is_target, origin)
+        usable_targets = usable.filter(roles.is_target)
+        interactions = rows.filter(roles.is_target).with_columns(occasion(table, spec, origin, self._warnings))
+        interactions = interactions.filter(usable_targets)
         context = pl.DataFrame(
             [
                 as_field(column(table, field.name, origin, "context"), field, origin, spec.read.decimal).alias(field.name)
                 for field in spec.context
             ]
         )
-        context = context.filter(usable) if spec.context else context
-        if spec.repeats == "merge":
+        context = context.filter(usable_targets) if spec.context else context
+        interactions, context, history = self._merged(rows, roles, usable, interactions, context)
+        return Dataset(self._schema, interactions, context, users, items, tuple(self._warnings), history)
+
+    def _merged(
+        self, rows: pl.DataFrame, roles: EventRoles, usable: pl.Series, interactions: pl.DataFrame, context: pl.DataFrame
+    ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        """The interactions and their context without repeats, and the rows that count as history alone."""
+        places = (roles.is_target & usable).arg_true().to_numpy().astype(np.int64)
+        is_history = roles.is_history.filter(roles.is_target & usable).alias("is_history")
+        counts = interactions["positive"] & is_history
+        if self._schema.interactions.has_targets_beside_history:
+            interactions = interactions.with_columns(is_history)
+        others = (roles.is_history & ~roles.is_target & usable).arg_true().to_numpy().astype(np.int64)
+        repeats, kept = np.empty(0, np.int64), places
+        if self._schema.interactions.repeats == "merge":
             n_before = interactions.height
-            interactions, context = merge_repeats(interactions, context)
+            interactions, context, latest = merge_repeats(interactions, context)
             if n_before > interactions.height:
                 self._warnings.append(merged_warning(n_before - interactions.height))
-        return Dataset(self._schema, interactions, context, users, items, tuple(self._warnings))
+                kept = places[latest]
+                repeats = np.setdiff1d(places[counts.to_numpy()], kept, assume_unique=True)
+        if len(others) + len(repeats) == 0:
+            return interactions, context, no_history()
+        return interactions, context, history_alone(rows, kept, repeats, others)
 
     def _used_rows(self, spec: InteractionsSchema) -> tuple[pl.DataFrame, Origin]:
         """The interactions that `where` lets through; from here on, places are those of these rows."""
@@ -65,7 +89,25 @@ class Builder:
             self._warnings.append(left_out_note(table.height - used.height, table.height, spec.where))
         return used, self._origins["interactions"]
 
-    def _rows_with_ids(self, user_ids: pl.Series, item_ids: pl.Series) -> pl.Series:
+    def _rows_of_used_kinds(
+        self, spec: InteractionsSchema, table: pl.DataFrame, origin: Origin
+    ) -> tuple[pl.DataFrame, Origin, EventRoles]:
+        """The rows whose kind of event is a target or history; the others are left out before anything is asked of them."""
+        kinds = event_kinds(table, spec, origin)
+        roles = EventRoles.of(kinds, spec, table.height)
+        if kinds is None:
+            return table, origin, roles
+        check_kinds(kinds.drop_nulls().unique().to_list(), spec, origin.name)
+        is_used = roles.is_used
+        unused = kinds.filter(~is_used)
+        names = unused.drop_nulls().unique().to_list()
+        self._warnings += event_notes(kinds.null_count(), len(unused), names, table.height)
+        if not is_used.all():
+            table, origin = chosen_rows(table, is_used, origin)
+            self._origins["interactions"] = origin
+        return table, origin, roles.filter(is_used)
+
+    def _rows_with_ids(self, user_ids: pl.Series, item_ids: pl.Series, roles: EventRoles) -> pl.Series:
         usable = user_ids.is_not_null() & item_ids.is_not_null()
         n_lost = int((~usable).sum())
         if n_lost:
@@ -75,8 +117,8 @@ class Builder:
             if n_lost > read.tolerate:
                 raise DataError(f"{problem}; mend them, or allow them with read = {{ tolerate = {n_lost} }}.")
             self._warnings.append(f"{problem}; left out, as tolerate = {read.tolerate} allows.")
-        if not usable.any():
-            raise DataError(f"{self._origins['interactions'].name} has no row with both a user and an item.")
+        if not (usable & roles.is_target).any():
+            raise DataError(no_usable_row(self._origins["interactions"].name, self._schema.interactions))
         return usable
 
     def _side(
@@ -150,20 +192,30 @@ class Builder:
         return pl.DataFrame(fields), extended(as_text(column(table, spec.title, origin, "title"), origin), "title")
 
 
+def no_usable_row(name: str, spec: InteractionsSchema) -> str:
+    of_kind = f" whose {spec.event} is one of targets" if spec.targets is not None else ""
+    return f"{name} has no row{of_kind} with both a user and an item."
+
+
+def moments(table: pl.DataFrame, spec: InteractionsSchema, origin: Origin, warnings: list[str]) -> list[pl.Series]:
+    """The column time, if it is declared."""
+    if spec.time is None:
+        return []
+    texts = column(table, spec.time, origin, "time")
+    times = as_times(texts, origin, spec.time_format).alias("time")
+    if spec.time_format is None and (warning := ambiguity_warning(texts, origin, "[interactions] time_format")):
+        warnings.append(warning)
+    if times.null_count():
+        warnings.append(f"{times.null_count():,} interactions have no time; they count as earliest.")
+    return [times]
+
+
 def occasion(
     table: pl.DataFrame, spec: InteractionsSchema, origin: Origin, warnings: list[str], *, whole: bool = True
 ) -> list[pl.Series]:
-    """positive, and the optional columns time, label and weight."""
+    """positive, and the optional columns label and weight, of rows that are targets."""
     decimal = spec.read.decimal
     result = []
-    if spec.time is not None:
-        texts = column(table, spec.time, origin, "time")
-        times = as_times(texts, origin, spec.time_format).alias("time")
-        if spec.time_format is None and (warning := ambiguity_warning(texts, origin, "[interactions] time_format")):
-            warnings.append(warning)
-        if times.null_count():
-            warnings.append(f"{times.null_count():,} interactions have no time; they count as earliest.")
-        result.append(times)
     if spec.label is not None:
         labels = finite(as_number(column(table, spec.label, origin, "label"), origin, decimal), origin).alias("label")
         if labels.null_count():
@@ -197,8 +249,8 @@ def _weights(weights: pl.Series, origin: Origin) -> pl.Series:
     return weights.alias("weight")
 
 
-def merge_repeats(table: pl.DataFrame, context: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """One row for each user, item and context: the latest stays where it stood, weights add up."""
+def merge_repeats(table: pl.DataFrame, context: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, npt.NDArray[np.int64]]:
+    """One row for each user, item and context: the latest stays where it stood, weights add up. Third, where those stood."""
     marked = [values.alias(f"context {values.name}") for values in context.iter_columns()]
     keyed = table.with_columns(marked).with_row_index("position")
     keys = ["user", "item", *(values.name for values in marked)]
@@ -208,13 +260,14 @@ def merge_repeats(table: pl.DataFrame, context: pl.DataFrame) -> tuple[pl.DataFr
     else:
         n_distinct = keyed.select(pl.struct(keys).n_unique()).item()
     if n_distinct == table.height:
-        return table, context
+        return table, context, np.arange(table.height, dtype=np.int64)
     order = ["time", "position"] if "time" in table.columns else ["position"]
     combine = [pl.col(name).last() for name in keyed.columns if name not in (*keys, "weight")]
     if "weight" in table.columns:
         combine.append(pl.col("weight").sum())
     merged = keyed.sort(order, nulls_last=False).group_by(keys).agg(combine).sort("position")
-    return merged.select(table.columns), context[merged["position"].to_numpy()] if marked else context
+    positions = merged["position"].to_numpy().astype(np.int64)
+    return merged.select(table.columns), context[positions] if marked else context, positions
 
 
 def merged_warning(n: int) -> str:

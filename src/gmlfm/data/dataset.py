@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
@@ -16,6 +16,8 @@ import polars as pl
 from gmlfm.arguments import mapping
 from gmlfm.data.availability import Availability, look_single_unit
 from gmlfm.data.columns import IdType, Origin
+from gmlfm.data.event_order import event_order, places_in_file
+from gmlfm.data.events import no_history
 from gmlfm.data.interop import as_frame
 from gmlfm.data.schema import Part, Schema
 from gmlfm.data.times import in_order
@@ -49,8 +51,13 @@ class Side:
 class Dataset:
     """Interactions in file order, with users and items as entity numbers into `users` and `items`.
 
-    `interactions` has the columns user, item (int32), positive (Boolean) and, where declared, time, label, weight;
-    `context` has the declared context fields, row by row beside it.
+    `interactions` has the columns user, item (int32), positive (Boolean) and, where declared, time, label, weight, and
+    is_history (Boolean) where rows of some target kinds do not count as history; `context` has the declared context fields,
+    row by row beside it.
+
+    `history_rows`, in file order, are never targets: events of other kinds, and positive rows that were merged into the latest
+    of their pair (is_had). They have the columns user, item (int32), before (int64: how many of the interactions stand before
+    the row in the file), is_had (Boolean) and, where declared, time. Without any rows the frame may lack time.
     """
 
     schema: Schema
@@ -59,6 +66,7 @@ class Dataset:
     users: Side
     items: Side
     warnings: tuple[str, ...] = ()
+    history_rows: pl.DataFrame = field(default_factory=no_history)
 
     @classmethod
     def from_tables(
@@ -184,6 +192,35 @@ class Dataset:
         return places
 
     @cached_property
+    def counts_as_history(self) -> npt.NDArray[np.bool_]:
+        """(n_interactions,): whether the row is history of the user's later rows: a positive of a kind in history_events."""
+        counts = self.interactions["positive"]
+        return (counts & self.interactions["is_history"] if "is_history" in self.interactions.columns else counts).to_numpy()
+
+    @cached_property
+    def history_order(self) -> Rows:
+        """(n_interactions,): a row is history of rows of its user whose number here or in history_rows_order is greater."""
+        return self._history_orders[0]
+
+    @cached_property
+    def history_rows_order(self) -> Rows:
+        """(history_rows.height,): on the scale of history_order."""
+        return self._history_orders[1]
+
+    @cached_property
+    def _history_orders(self) -> tuple[Rows, Rows]:
+        """As [interactions] ties says. Without times: all equal under strict, else the place in the file."""
+        others, n = self.history_rows, self.n_interactions
+        places = np.concatenate(places_in_file(n, others["before"].to_numpy()))
+        users = np.concatenate([self.user_numbers, others["user"].to_numpy()])
+        times = None
+        if "time" in self.interactions.columns:
+            times = self.interactions["time"]
+            times = pl.concat([times, others["time"]]) if others.height else times
+        order = event_order(self.schema.interactions.ties, users, self.users.ids, times, places)
+        return order[:n], order[n:]
+
+    @cached_property
     def content_hash(self) -> str:
         """Names this version of the content: same tables and schema, same hash, on any machine."""
         digest = hashlib.sha256()
@@ -196,14 +233,17 @@ class Dataset:
                 _hash_column(digest, side.titles)
             if side.listed is not None:
                 _hash_column(digest, side.listed)
-        for frame in (self.interactions, self.context):
+        frames = [self.interactions, self.context, *([self.history_rows] if self.history_rows.height else [])]
+        for frame in frames:
             for column in frame.iter_columns():
                 _hash_column(digest, column)
-        for part, field in self.schema.all_fields():
-            digest.update(f"{part} {field}".encode())
+        for part, declared in self.schema.all_fields():
+            digest.update(f"{part} {declared}".encode())
         digest.update(repr(sorted(self.schema.min_count.items())).encode())
         if self.schema.items is not None and self.schema.items.sells_once != "auto":
             digest.update(f"sells_once {self.schema.items.sells_once}".encode())
+        if self.schema.interactions.ties != "strict":
+            digest.update(f"ties {self.schema.interactions.ties}".encode())
         return digest.hexdigest()[:16]
 
     def __repr__(self) -> str:

@@ -35,8 +35,15 @@ def data_without(data: Dataset, numbers: Sequence[int]) -> tuple[Dataset, npt.ND
     interactions = data.interactions.filter(is_kept)
     interactions = interactions.with_columns(pl.Series("user", new_number[interactions["user"].to_numpy()]))
     context = data.context.filter(is_kept) if data.context.width else data.context
+    history = data.history_rows.filter(~is_gone[data.history_rows["user"].to_numpy()])
+    n_before = np.concatenate([[0], np.cumsum(is_kept)])
+    history = history.with_columns(
+        pl.Series("user", new_number[history["user"].to_numpy()]),
+        pl.Series("before", n_before[history["before"].to_numpy()], dtype=pl.Int64),
+    )
     warnings = tuple(warning for warning in data.warnings if not any(names(warning, user) for user in ids))
-    return replace(data, interactions=interactions, context=context, users=users, warnings=warnings), is_kept
+    changed = replace(data, interactions=interactions, context=context, users=users, warnings=warnings, history_rows=history)
+    return changed, is_kept
 
 
 def names(text: str, user: str) -> bool:

@@ -34,9 +34,15 @@ def used_rows(table: pl.DataFrame, spec: InteractionsSchema, origin: Origin) -> 
     """The rows that `where` lets through, and an origin that still names the place of each in its file."""
     if spec.where is None:
         return table, origin
-    is_used = rows_that_hold(spec.where, table, spec, origin, "where")
-    places = is_used.arg_true()
-    return table.filter(is_used), Origin(origin.name, lambda row: origin.locate(int(places[row])))
+    return chosen_rows(table, rows_that_hold(spec.where, table, spec, origin, "where"), origin)
+
+
+def chosen_rows(table: pl.DataFrame, is_chosen: pl.Series, origin: Origin) -> tuple[pl.DataFrame, Origin]:
+    """Some rows of a table, and an origin that still names the place of each in its file."""
+    if is_chosen.all():
+        return table, origin
+    places = is_chosen.arg_true()
+    return table.filter(is_chosen), Origin(origin.name, lambda row: origin.locate(int(places[row])))
 
 
 def nothing_used(name: str, where: str | None) -> str:

@@ -17,7 +17,9 @@ Part = Literal["user", "context", "item"]
 Kind = Literal["category", "set", "number"]
 Weighting = Literal["none", "mean", "sqrt"]
 Repeats = Literal["merge", "keep"]
+Ties = Literal["strict", "shuffle", "file"]
 SellsOnce = Literal["auto"] | bool
+_KINDS = ("targets", "history_events")
 _MOST_BYTES = 1 << 24  # of a dataset.toml
 _MOST_DOTS = 100  # of a line: what tomllib does for a key grows with the square of its parts
 _QUOTED = re.compile(r""""(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*""")
@@ -54,7 +56,11 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class InteractionsSchema:
-    """The table of interactions: a row says that a user chose, bought or rated an item; `where` chooses the rows."""
+    """The table of interactions: a row says that a user chose, bought or rated an item; `where` chooses the rows.
+
+    `event` names the column of the kind of a row: rows of the kinds in `targets` are learned and recommended, those in
+    `history_events` count as what a user did before; None means all kinds. `ties`: how rows of one time follow one another.
+    """
 
     user: str
     item: str
@@ -66,8 +72,17 @@ class InteractionsSchema:
     positive: str | None = None
     weight: str | None = None
     repeats: Repeats = "merge"
+    ties: Ties = "strict"
+    event: str | None = None
+    targets: tuple[str, ...] | None = None
+    history_events: tuple[str, ...] | None = None
     context: tuple[Field, ...] = ()
     read: ReadOptions = field(default_factory=ReadOptions)
+
+    @property
+    def has_targets_beside_history(self) -> bool:
+        """Whether rows of some target kinds may not count as history."""
+        return self.history_events is not None and not (self.targets and set(self.targets) <= set(self.history_events))
 
 
 @dataclass(frozen=True)
@@ -168,7 +183,9 @@ class Schema:
 def _interactions(value: Any, where: str, shared: ReadOptions, needs_path: bool) -> InteractionsSchema:
     table = _with_header_in_read(_table(value, where), where)
     _only(table, _keys_of(InteractionsSchema), where)
-    texts = {key: _text(table[key], f"{where} {key}") for key in table if key not in ("context", "read")}
+    others = ("context", "read", *_KINDS)
+    texts = {key: _text(table[key], f"{where} {key}") for key in table if key not in others}
+    kinds = {key: _event_kinds(table[key], f"{where} {key}") for key in _KINDS if key in table}
     for key in ("user", "item", *(("path",) if needs_path else ())):
         if key not in texts:
             raise SchemaError(f"{where} has no '{key}'; write {key} = \"...\".")
@@ -178,11 +195,39 @@ def _interactions(value: Any, where: str, shared: ReadOptions, needs_path: bool)
         raise SchemaError(f"{where} repeats is '{texts['repeats']}'; expected 'merge' or 'keep'.")
     if "time_format" in texts and "time" not in texts:
         raise SchemaError(f'{where} has time_format but no time; name the column with time = "...".')
+    if texts.get("ties", "strict") not in get_args(Ties):
+        raise SchemaError(f"{where} ties is '{texts['ties']}'; expected 'strict', 'shuffle' or 'file'.")
+    _check_event(texts, kinds, where)
     return InteractionsSchema(
         **texts,  # type: ignore[arg-type]
+        targets=kinds.get("targets"),
+        history_events=kinds.get("history_events"),
         context=_fields(table.get("context", {}), f"{where} context"),
         read=_read_options(table.get("read", {}), f"{where} read", shared),
     )
+
+
+def _event_kinds(value: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(kind, str) and "\0" not in kind for kind in value):
+        raise SchemaError(f'{where} is {value!r}; expected a list of kinds of events, such as ["purchase"].')
+    if len(set(value)) < len(value):
+        raise SchemaError(f"{where} names a kind twice: {value!r}.")
+    return tuple(value)
+
+
+def _check_event(texts: Mapping[str, str], kinds: Mapping[str, tuple[str, ...]], where: str) -> None:
+    """A column of events and kinds of them need each other."""
+    if "event" not in texts:
+        for key in kinds:
+            raise SchemaError(f'{where} has {key} but no event; name the column of the kinds with event = "...".')
+        return
+    if not kinds:
+        raise SchemaError(
+            f'{where} has event but neither targets nor history_events; say what is learned, such as targets = ["purchase"].'
+        )
+    for key in ("user", "item", "time"):
+        if texts.get(key) == texts["event"]:
+            raise SchemaError(f"{where} names the column '{texts['event']}' as {key} and as event; they must be two columns.")
 
 
 def _side(content: Mapping[str, Any], key: str, source: str, shared: ReadOptions, needs_path: bool) -> SideSchema | None:

@@ -36,6 +36,13 @@ def _interactions(table: InteractionsSchema, reasons: Mapping[str, str]) -> list
             lines.append(_assignment(key, _quote(value), reasons.get(f"interactions.{key}")))
     if table.repeats != "merge":
         lines.append(_assignment("repeats", _quote(table.repeats), None))
+    if table.event is not None:
+        lines.append(_assignment("event", _quote(table.event), reasons.get("interactions.event")))
+    for key, kinds in (("targets", table.targets), ("history_events", table.history_events)):
+        if kinds is not None:
+            lines.append(_assignment(key, _list(kinds), reasons.get(f"interactions.{key}")))
+    if table.ties != "strict":
+        lines.append(_assignment("ties", _quote(table.ties), reasons.get("interactions.ties")))
     lines += _remarks("interactions", reasons)
     if table.context:
         lines += ["", "[interactions.context]", *_fields(table.context, "interactions.context", reasons)]
@@ -84,7 +91,7 @@ def _read(options: ReadOptions, title: str, reasons: Mapping[str, str]) -> list[
         if value == getattr(default, option.name):
             continue
         if isinstance(value, tuple):
-            text = "[" + ", ".join(_quote(word) for word in value) + "]"
+            text = _list(value)
         else:
             text = _quote(value) if isinstance(value, str) else str(value).lower()
         lines.append(_assignment(option.name, text, reasons.get(f"{title}.read.{option.name}")))
@@ -103,6 +110,10 @@ def _comment(text: str) -> str:
 
 def _key(name: str) -> str:
     return name if name and set(name) <= _BARE else _quote(name)
+
+
+def _list(words: tuple[str, ...]) -> str:
+    return "[" + ", ".join(_quote(word) for word in words) + "]"
 
 
 def _quote(text: str) -> str:

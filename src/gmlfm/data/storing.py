@@ -12,6 +12,7 @@ import polars as pl
 
 from gmlfm.data.columns import IdType, without_prefix
 from gmlfm.data.dataset import Dataset, Side
+from gmlfm.data.events import no_history
 from gmlfm.data.schema import Schema
 from gmlfm.data.splits import TEST, TRAIN, UNUSED, VALIDATION, Split
 from gmlfm.errors import DataError
@@ -31,6 +32,8 @@ def save_dataset(data: Dataset, folder: Path) -> None:
         pl.DataFrame(columns).write_parquet(folder / f"{name}.parquet")
     context = [column.alias(f"context {column.name}") for column in data.context.iter_columns()]
     data.interactions.with_columns(context).write_parquet(folder / "interactions.parquet")
+    if data.history_rows.height:
+        data.history_rows.write_parquet(folder / "history_rows.parquet")
     metadata = {
         "hash": data.content_hash,
         "schema": asdict(data.schema),
@@ -48,7 +51,10 @@ def load_saved_dataset(folder: Path) -> Dataset:
         frame = read_parquet(folder / "interactions.parquet")
         interactions = frame.drop(name for name in frame.columns if name.startswith("context "))
         context = without_prefix(frame, "context ")
-        data = Dataset(schema, interactions, context, sides["users"], sides["items"], _texts(metadata, "warnings"))
+        # Only data with such rows have the file; without it, the content does not fit the hash.
+        path = folder / "history_rows.parquet"
+        history = read_parquet(path) if path.exists() else no_history()
+        data = Dataset(schema, interactions, context, sides["users"], sides["items"], _texts(metadata, "warnings"), history)
         is_whole = data.content_hash == metadata["hash"]
     except (AttributeError, *READ_ERRORS) as error:
         raise DataError(f"{folder} holds no readable data ({reason(error)}).") from error

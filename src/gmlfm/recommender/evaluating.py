@@ -153,7 +153,8 @@ def _over_catalogue(run: FittedRun, data: Dataset) -> Dataset:
     ids = pl.concat([side.ids, other.ids.filter(is_new).cast(side.ids.dtype).alias(side.ids.name)])
     items = Side(ids, side.id_type, fields, None, len(ids))
     interactions = data.interactions.with_columns(pl.Series("item", numbers[data.item_numbers]))
-    return replace(data, items=items, interactions=interactions)
+    history = data.history_rows.with_columns(pl.Series("item", numbers[data.history_rows["item"].to_numpy()]))
+    return replace(data, items=items, interactions=interactions, history_rows=history)
 
 
 def _candidates_of_other(run: FittedRun, merged: Dataset, user_numbers: Ints) -> Candidates:

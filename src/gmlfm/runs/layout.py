@@ -32,7 +32,7 @@ _TRAINING_DRAFT = re.compile(r"\.(fit\.json|curve\.jsonl|report\.html)\..+")
 _GENERATION_FILE = re.compile(
     r"weights\.safetensors|card\.md|curve\.jsonl"
     r"|(encoder|\.encoder\.[^/]+)/(encoder\.json|(values|users|items)\.parquet)"
-    r"|data/((dataset|split)\.json|(users|items|interactions|split|validation_candidates|test_candidates)\.parquet)"
+    r"|data/((dataset|split)\.json|(users|items|interactions|history_rows|split|validation_candidates|test_candidates)\.parquet)"
 )
 _OLD_FILE = re.compile(rf"run\.json|history\.jsonl|stock\.jsonl|{_GENERATION_FILE.pattern}")
 

@@ -77,7 +77,7 @@ def _write_shard(plan: Plan, rows: pl.DataFrame, folder: Path) -> int:
     context_names = [name for name in rows.columns if name.startswith("context ")]
     table, context = rows.drop(context_names, "position"), rows.select(context_names)
     if plan.schema.interactions.repeats == "merge":
-        table, context = merge_repeats(table, context)
+        table, context, _ = merge_repeats(table, context)
     with_context = table.with_columns(context.iter_columns()) if context_names else table
     with_context.write_parquet(folder / "rows.parquet", compression="lz4")
     return rows.height - table.height

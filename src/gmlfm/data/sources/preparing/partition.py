@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gmlfm.data.building import listing_times, occasion
+from gmlfm.data.building import listing_times, moments, occasion
 from gmlfm.data.columns import as_field, as_ids, as_text, column
 from gmlfm.data.row_filter import left_out_note, named_columns, nothing_used, used_rows
 from gmlfm.data.schema import Field, ReadOptions, SideSchema
@@ -99,6 +99,7 @@ def partition_interactions(plan: Plan) -> None:
                 users.alias("user"),
                 items.alias("item"),
                 pl.Series("position", np.arange(position, position + table.frame.height)),
+                *moments(table.frame, spec, table.origin, []),
                 *occasion(table.frame, spec, table.origin, [], whole=False),
                 *_typed(table, spec.context, spec.read.decimal, "context", "context"),
             ]
