@@ -23,6 +23,7 @@ from gmlfm.errors import DataError
 
 PARTS: tuple[Part, ...] = ("user", "context", "item")  # the order of a training row
 Role = Literal["last", "recent", "past"]  # in which an earlier item stands on the user's side: rows of its own in each
+Side = Part | Role
 ROLES: tuple[Role, ...] = ("last", "recent", "past")
 PADDING, UNKNOWN, MISSING, FIRST_VALUE = 0, 0, 1, 2
 _LARGEST_X = 5.0
@@ -32,7 +33,7 @@ _LARGEST_X = 5.0
 class FieldCode:
     """One field's block of attribute rows."""
 
-    part: Part | Role
+    part: Side
     name: str
     kind: Literal["id", "category", "set", "number"]
     offset: int
@@ -58,7 +59,7 @@ class FieldCode:
 class Learned:
     """What is fitted for a field: the texts of its values and how many there are, or a number's scale."""
 
-    part: Part
+    part: Side
     name: str
     kind: Literal["id", "category", "set", "number"]
     n_values: int

@@ -85,7 +85,7 @@ class RowCounts:
             learned.append(Learned(part, part, "id", int((ranks[part] >= 0).sum()), no_text()))
             learned += [field for field in side_fields if field.part == part]
         codes = lay_out(learned)
-        id_rows = {
+        id_rows: dict[str, npt.NDArray[np.int32]] = {
             code.part: np.where(ranks[code.part] >= 0, code.offset + FIRST_VALUE + ranks[code.part], code.unknown_row).astype(
                 np.int32
             )
@@ -101,7 +101,7 @@ class Vocabulary:
 
     codes: tuple[FieldCode, ...]
     texts: tuple[pl.Series, ...]
-    id_rows: Mapping[Part, npt.NDArray[np.int32]]
+    id_rows: Mapping[str, npt.NDArray[np.int32]]
 
 
 def _ranks(counts: npt.NDArray[np.int32], minimum: int) -> npt.NDArray[np.int32]:

@@ -19,7 +19,7 @@ from gmlfm.data.columns import IdType, Origin
 from gmlfm.data.event_order import event_order, places_in_file
 from gmlfm.data.events import no_history
 from gmlfm.data.interop import as_frame
-from gmlfm.data.schema import Part, Schema
+from gmlfm.data.schema import Schema
 from gmlfm.data.times import in_order
 from gmlfm.errors import DataError, OptionError
 
@@ -158,7 +158,7 @@ class Dataset:
     def has_all_times(self) -> bool:
         return "time" in self.interactions.columns and self.interactions["time"].null_count() == 0
 
-    def columns_of(self, part: Part) -> pl.DataFrame:
+    def columns_of(self, part: str) -> pl.DataFrame:
         """A part's fields: by entity number, or by interaction row for the context."""
         return {"user": self.users.fields, "context": self.context, "item": self.items.fields}[part]
 

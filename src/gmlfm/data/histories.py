@@ -71,9 +71,9 @@ class Histories:
     """The events of users that count as history, in the order of time.
 
     starts: (users + 1,) where each user's events begin; items, order, is_had: by event, order ascending within a user; is_had
-    says that the user had the item, so that it is not recommended again; where repeats are kept, no event does. An event is history of a row where its order is below the row's;
-    in data without times all of a user's other events are. row_users, row_items, row_order: of each interaction. excludes_own:
-    events of a row's own pair are no history of it.
+    says that the user had the item, so that it is not recommended again; where repeats are kept, no event does. An event is
+    history of a row where its order is below the row's; in data without times all of a user's other events are. row_users,
+    row_items, row_order: of each interaction. excludes_own: events of a row's own pair are no history of it.
     """
 
     starts: Longs

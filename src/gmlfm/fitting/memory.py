@@ -120,7 +120,10 @@ class MemoryPlan(FitPlan):
     def _protocol(self) -> str:
         return "paper" if self.settings.as_published else protocol_for(self.data, self.split)
 
-    def _histories(self, part: str) -> Histories:
+    def _histories(self, part: str) -> Histories | None:
+        """What the rows of a part see; the instances of the task implicit have no place in time."""
+        if self.instances is not None:
+            return None
         if part not in self._histories_of:
             self._histories_of[part] = Histories.of(self.data, visible_rows(self.split, part))
         return self._histories_of[part]

@@ -113,6 +113,8 @@ class FittedRun:
 
     def ranker_of(self, part: str) -> ModelRanker:
         """As of the rows of a part, which see earlier rows alone, and of those the ones that are visible to their part."""
+        if self.instances is not None or not self.model.reads_history:
+            return self.ranker
         return ModelRanker(self.model, self.encoded, histories=Histories.of(self.data, visible_rows(self.split, part)))
 
     @cached_property

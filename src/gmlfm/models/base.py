@@ -105,8 +105,8 @@ class Layout:
 class HistorySpec:
     r"""How a user's earlier items stand on the user's side of a score: as attributes in some roles, each with rows of its own.
 
-    last: the latest item, at weight 1. recent: weights that halve every `half_life` rows. past: all at one weight. Both over the
-    latest `length` rows, and divided by the root of their summed squares; an item's attributes share its weight:
+    last: the latest item, at weight 1. recent: weights that halve every `half_life` rows. past: all at one weight. Both over
+    the latest `length` rows, and divided by the root of their summed squares; an item's attributes share its weight:
 
     .. math:: p_u = \sum_{role} \sum_j w_{role,j} \sum_{a \in j} x_a \, y_{role,a}
 
@@ -215,6 +215,7 @@ class Model(ABC):
     inputs: ClassVar[Inputs] = Inputs()
     learns_in_epochs: ClassVar[bool] = False  # validation chooses how many
     caches_items: ClassVar[bool] = False  # score_all keeps the items' half of a score, which makes it cheaper than score_pairs
+    shares_negatives: ClassVar[bool] = False  # a softmax can be over items that all rows of a step share
     scores_in_threads: ClassVar[bool] = False  # score_all(users, items, out) may be called by several threads at the same time
 
     settings: dict[str, Any]  # as this instance was made

@@ -61,7 +61,6 @@ class GradientModel(nn.Module, Model):
     learns_in_epochs: ClassVar[bool] = True
     losses: ClassVar[Mapping[str, Loss]] = {}  # objectives of the model's own, which its setting `loss` may name
     needs_fields: bool = False  # Attributes carry their fields' numbers
-    shares_negatives: ClassVar[bool] = False  # a softmax can be over items that all rows of a step share
     takes_history: ClassVar[bool] = True  # what users did before may be among its inputs; check_history decides by its settings
     whole_table: bool = False  # a step sees every row, not the distinct ones of its batch
 

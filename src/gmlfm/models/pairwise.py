@@ -94,8 +94,8 @@ class PairwiseModel(GradientModel):
     def check_history(self) -> None:
         if not self.decomposes or self.whole_table:
             raise OptionError(
-                f"{type(self).__name__} with these settings has no inner product of two sides, by which a history is summed; set "
-                "history = none, or take another distance, such as squared."
+                f"{type(self).__name__} with these settings has no inner product of two sides, by which a history is summed; "
+                "set history = none, or take another distance, such as squared."
             )
 
     def pair_values(self, left: Tensor, right: Tensor) -> Tensor:

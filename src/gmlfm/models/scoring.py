@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from gmlfm.data.attributes import AttributeTable
-from gmlfm.errors import NotFiniteError
 from gmlfm.data.histories import History
+from gmlfm.errors import NotFiniteError
 from gmlfm.models.base import Floats, HistorySpec, Ints, UserSide
 from gmlfm.models.folding import folded_row, other_items
 from gmlfm.models.gradient import Attributes, GradientModel, gather
@@ -122,7 +122,7 @@ class RowScorer:
             self_terms = model.self_terms(rows, side, is_user=True)
             if users.history is None:
                 return self_terms, own.vector
-            earlier = sum(self._role_sums(users.history))
+            earlier = torch.stack(self._role_sums(users.history)).sum(0)
             return self_terms + earlier[:, 0], own.vector + earlier[:, 1:]
 
     def _role_sums(self, history: History) -> list[Tensor]:

@@ -13,6 +13,7 @@ import polars as pl
 from gmlfm.arguments import mapping, shown
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.columns import Origin, as_field
+from gmlfm.data.histories import History
 from gmlfm.data.schema import Field
 from gmlfm.errors import GmlfmError, OptionError, did_you_mean
 from gmlfm.fitting import FittedRun
@@ -20,18 +21,19 @@ from gmlfm.models.base import Ints, UserSide
 
 
 def known_users(run: FittedRun, numbers: npt.NDArray[np.int64], context: Mapping[str, Any] | None) -> UserSide:
-    """Users by number; -1 is a user of whom nothing is known."""
+    """Users by number, with all that they did; -1 is a user of whom nothing is known."""
+    history = run.histories.complete(numbers) if run.model.reads_history else None
     unknown = run.encoder.encode_part("user", None, pl.DataFrame(), 1)
     numbers32 = numbers.astype(np.int32)
     if len(run.encoded.user) == 0:  # everybody was forgotten
         ids, x = np.repeat(unknown.ids, len(numbers), 0), np.repeat(unknown.values, len(numbers), 0)
-        return UserSide(numbers32, _with_context(run, AttributeTable(ids, x), context))
+        return UserSide(numbers32, _with_context(run, AttributeTable(ids, x), context), history)
     ids, x = run.encoded.user.ids[numbers], run.encoded.user.values[numbers]
     width = unknown.ids.shape[1]
     for row in np.flatnonzero(numbers < 0):
         ids[row], x[row] = 0, 0.0
         ids[row, :width], x[row, :width] = unknown.ids[0], unknown.values[0]
-    return UserSide(numbers32, _with_context(run, AttributeTable(ids, x), context))
+    return UserSide(numbers32, _with_context(run, AttributeTable(ids, x), context), history)
 
 
 def newcomer(
@@ -42,7 +44,8 @@ def newcomer(
     table = _typed_row(run.data.schema.fields_of("user"), attributes, "user")
     encoded = run.encoder.encode_part("user", None, table, 1)
     _warn_of_unknown(run, encoded, attributes)
-    return UserSide(np.full(1, -1, np.int32), _with_context(run, encoded, context), history)
+    given = () if history is None else history
+    return UserSide(np.full(1, -1, np.int32), _with_context(run, encoded, context), History.of([given]))
 
 
 def _warn_of_unknown(run: FittedRun, encoded: AttributeTable, given: Mapping[str, Any]) -> None:

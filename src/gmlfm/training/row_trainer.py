@@ -14,11 +14,11 @@ from gmlfm.errors import OptionError
 from gmlfm.models.gradient import GradientModel
 from gmlfm.training.cold_start import ColdStartTrainer
 from gmlfm.training.engines import Engine, make_engine
+from gmlfm.training.engines.device_batch import DeviceBatch
 from gmlfm.training.engines.history import HistoryEngine
 from gmlfm.training.options import TrainingOptions
 from gmlfm.training.probe import Probe, Reading
 from gmlfm.training.rows import DENSE_OPTIMISERS, row_optimiser
-from gmlfm.training.engines.device_batch import DeviceBatch
 from gmlfm.training.sampling.batches import Batches, RankingBatches
 from gmlfm.training.sampling.groups import Batch
 from gmlfm.training.sampling.history_batches import HistoryBatches

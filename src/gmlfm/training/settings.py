@@ -101,8 +101,8 @@ class Settings:
         return settings
 
     def for_data(self, *, is_ordered: bool, n_candidates: int) -> Settings:
-        """With what is `auto` decided by the data: whether it is known what came before a row, and among how many items a target
-        stands."""
+        """With what is `auto` decided by the data: whether it is known what came before a row, and among how many items a
+        target stands."""
         if not _reads_history(self.info):
             return self
         history = self.history.history

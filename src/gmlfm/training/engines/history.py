@@ -1,7 +1,7 @@
 """Training steps of models that read what users did before.
 
-A step gathers the distinct rows of its users' attributes, of the items it scores and of the earlier items in each role; the model
-makes vectors of them; histories are sums of the role vectors, so that an item that many histories hold is computed once.
+A step gathers the distinct rows of its users' attributes, of the items it scores and of the earlier items in each role; the
+model makes vectors of them; histories are sums of the role vectors, so that an item that many histories hold is computed once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.histories import ranges
 from gmlfm.models.gradient import Attributes, GradientModel
 from gmlfm.models.history import in_role
-from gmlfm.training.engines.history_ops import Columns, SoftmaxLoss, Windows, role_sums
+from gmlfm.training.engines.history_ops import Columns, Windows, role_sums, softmax_loss
 from gmlfm.training.objectives import objective_named
 from gmlfm.training.rows import Distinct, RowOptimiser
 from gmlfm.training.sampling.batches import ALL_NEGATIVES
@@ -83,14 +83,14 @@ class HistoryEngine:
         user = model.side_vectors(transformed, user_side, is_user=True).vector
         # Under a softmax the user's linear term cancels, and with it that of the history.
         vectors = [model.history_vectors(transformed, side)[:, 1:] for side in role_sides]
-        users = user + sum(role_sums(windows, self.spec, vectors))
+        users = user + torch.stack(role_sums(windows, self.spec, vectors)).sum(0)
         item = model.side_vectors(transformed, item_side, is_user=False)
         n, columns = len(drawn), self._columns(batch, drawn, takes_all)
         own = None
         if not takes_all:
             own = (users * item.vector[n:]).sum(1) + item.self_terms[n:]
         weights = self._tensor(np.ones(len(batch), np.float32) if batch.weights is None else batch.weights)
-        loss = SoftmaxLoss.apply(users, item.vector[:n], item.self_terms[:n], own, weights, columns)
+        loss = softmax_loss(users, item.vector[:n], item.self_terms[:n], own, weights, columns)
         return loss, rows, values, leaf
 
     def _columns(self, batch: HistoryBatch, drawn: Ints, takes_all: bool) -> Columns:
@@ -148,7 +148,7 @@ class HistoryEngine:
         return Windows(places, batch.is_kept, batch.row_start, batch.row_stop, batch.pieces), distinct
 
     def _hidden(self, items: AttributeTable, rng: np.random.Generator) -> AttributeTable:
-        """Some items with their ids dropped, so that the unknown row and the attributes learn what ids would keep to themselves."""
+        """Some items with their ids dropped, so that the unknown row and the attributes learn what ids keep to themselves."""
         return _with_ids_dropped(items, self._ids.unknown_item, self._hidden_rate, self._ids.negative_only_row, rng)
 
     def _hidden_in_role(self, earlier: Ints, role: int, rng: np.random.Generator) -> AttributeTable:
@@ -178,7 +178,7 @@ class HistoryEngine:
         shifted = [first + self.spec.shift(role) for role in range(len(self.spec.roles))]
         return self._tensor(self._field_of_row[shifted].astype(np.int64))
 
-    def _tensor(self, values: np.ndarray) -> Tensor:  # type: ignore[type-arg]
+    def _tensor(self, values: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.array(values)).to(self.device)
 
 

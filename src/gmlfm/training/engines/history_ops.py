@@ -22,8 +22,8 @@ _NEVER = float("-inf")
 
 @dataclass(frozen=True)
 class Windows:
-    """Each row's window among the events of a batch: places into the items' vectors (E,), the dropout mask, start and stop (B,),
-    and the rows of each piece (P + 1,)."""
+    """Each row's window among the events of a batch: places into the items' vectors (E,), the dropout mask, start and stop
+    (B,), and the rows of each piece (P + 1,)."""
 
     places: npt.NDArray[np.int32]
     is_kept: npt.NDArray[np.bool_]
@@ -64,11 +64,19 @@ class Columns:
     target: Tensor | None
 
 
-class SoftmaxLoss(torch.autograd.Function):
-    """The weighted mean of -log of the target's share in the softmax over the columns; logits of some rows at a time.
+def softmax_loss(
+    users: Tensor, items: Tensor, self_terms: Tensor, own: Tensor | None, weights: Tensor, columns: Columns
+) -> Tensor:
+    """The weighted mean of -log of the target's share in the softmax over the columns.
 
     users (B, D), columns (C, D), their self terms (C,), the targets' own scores (B,) where they stand apart, weights (B,).
     """
+    loss: Tensor = _Softmax.apply(users, items, self_terms, own, weights, columns)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _Softmax(torch.autograd.Function):
+    """Gradients are made with the loss, so that the logits of some rows at a time are all that is held."""
 
     @staticmethod
     def forward(
@@ -94,7 +102,8 @@ class SoftmaxLoss(torch.autograd.Function):
                 grads = torch.exp(logits - log_sum)
                 grads.scatter_add_(1, target, -torch.ones_like(target, dtype=grads.dtype))
             else:
-                assert own is not None and own_grads is not None
+                assert own is not None
+                assert own_grads is not None
                 mine = own[block].unsqueeze(1)
                 log_sum = torch.logaddexp(torch.logsumexp(logits, 1, keepdim=True), mine)
                 losses += ((log_sum - mine) * share).sum()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -70,10 +71,10 @@ class HistoryBatches:
         labels: Floats | None = None,
         weights: Floats | None = None,
         negatives: TrainingNegatives | None = None,
-        candidates: Ints | None = None,
+        candidates: Ints,
     ) -> None:
-        """rows: of the interactions, the targets. negatives: those of each row, where they are not shared; candidates: the items
-        that shared negatives, or all, are taken from."""
+        """rows: of the interactions, the targets. negatives: those of each row, where they are not shared; candidates: the
+        items that shared negatives, or all, are taken from."""
         self._histories, self.encoded, self.ids, self.spec, self.options = histories, encoded, ids, spec, options
         self._dropout, self._piece, self.candidates = dropout, piece, candidates
         order = np.lexsort((rows, histories.row_order[rows], histories.row_users[rows]))
@@ -109,7 +110,7 @@ class HistoryBatches:
         sizes = np.diff(starts)[order]
         step_of_piece = (np.cumsum(sizes) - sizes) // self.groups_per_step
         cuts = np.searchsorted(step_of_piece, np.arange(int(step_of_piece[-1]) + 2))
-        for step, (begin, end) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)):
+        for step, (begin, end) in enumerate(itertools.pairwise(cuts)):
             if begin < end:
                 chosen = order[begin:end]
                 yield self._batch(starts[chosen], starts[chosen + 1], rng, (self.options.seed, 12, number, step))
@@ -136,7 +137,8 @@ class HistoryBatches:
         own = self.users.astype(np.int64) * n_items + self.items
         place = np.minimum(np.searchsorted(pairs, own), len(pairs) - 1)
         # Events of a pair come in the order of time, so the first index is that of its earliest event.
-        return (pairs[place] == own) & (first[place] < self._stops)
+        stands_alone: npt.NDArray[np.bool_] = (pairs[place] == own) & (first[place] < self._stops)
+        return stands_alone
 
     def _batch(self, starts: Longs, ends: Longs, rng: np.random.Generator, seed: tuple[int, ...]) -> HistoryBatch:
         """The pieces starts[p]:ends[p] of the rows."""

@@ -16,7 +16,7 @@ from gmlfm.data.sources.preparing.splitting import Splitter, n_shards, read_rows
 from gmlfm.data.splits import TRAIN
 
 
-def learn(plan: Plan, splitter: Splitter, n_users: int, n_items: int) -> tuple[Encoder, Mapping[Part, npt.NDArray[np.int32]]]:
+def learn(plan: Plan, splitter: Splitter, n_users: int, n_items: int) -> tuple[Encoder, Mapping[str, npt.NDArray[np.int32]]]:
     """Vocabularies over the numbered buckets; id rows by training positives, the most frequent first."""
     counts = RowCounts(n_users, n_items, plan.schema)
     for number in range(n_shards(plan)):
