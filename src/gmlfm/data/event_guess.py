@@ -45,7 +45,7 @@ def guess_event(columns: Iterable[pl.Series]) -> EventGuess | None:
             "targets": "what is learned and recommended; the other kinds are history",
         }
         if history is not None:
-            reasons["history_events"] = f"without {', '.join(taken_back)}, which take something back"
+            reasons["history_events"] = f"without what takes back: {', '.join(taken_back)}"
         return EventGuess(values.name, tuple(bought), history, reasons)
     return None
 
