@@ -34,9 +34,8 @@ from gmlfm.recommender.observing import ObserveReport, state_observing
 from gmlfm.recommender.ranking import rank_for_newcomer, rank_for_users, score_given_pairs
 from gmlfm.recommender.state import State
 from gmlfm.recommender.stock import BACK, SOLD, Stock
-from gmlfm.recommender.user_side import known_users
 from gmlfm.retrieval import DEFAULT_N
-from gmlfm.retrieval.explaining import Explanation, contrast
+from gmlfm.retrieval.explaining import Explanation
 from gmlfm.runs import RunFolder, claimed, run_path
 from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import DivergedError, Observer, TrainingInterrupted
@@ -284,13 +283,7 @@ class Recommender:
         self, user: Any, item: Any, against: Any = None, *, context: Mapping[str, Any] | None = None
     ) -> dict[tuple[str, ...], float]:
         """By fields, what sets the item apart for this user: from another item, or from the mean of the catalogue."""
-        run = self.fitted
-        explanation = self.explain(user, item, context=context)
-        if against is not None:
-            return contrast(explanation, [self.explain(user, against, context=context)])
-        side = known_users(run, run.encoder.user_numbers([user]), context)
-        others = [reasons.explain_item(run, side, int(number)) for number in reasons.sampled_items(run)]
-        return contrast(explanation, others)
+        return reasons.contrast_with(self.fitted, user, item, against, context)
 
     def similar_items(self, item: Any, n: int = DEFAULT_N) -> pl.DataFrame:
         """The nearest items in the learned metric: item, distance, rank and title."""
