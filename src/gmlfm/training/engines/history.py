@@ -155,14 +155,14 @@ class HistoryEngine:
         items, shift = in_role(_take(self._earlier, earlier), self.spec, role), self.spec.shift(role)
         return _with_ids_dropped(items, self._ids.unknown_item + shift, self._hidden_rate, -1, rng)
 
-    def _gather(self, sides: list[AttributeTable]) -> tuple[Tensor, Tensor, Tensor, list[Attributes]]:
+    def _gather(self, tables: list[AttributeTable]) -> tuple[Tensor, Tensor, Tensor, list[Attributes]]:
         """The distinct rows that some sides name: their numbers, values, a leaf of them, and the sides as places among them."""
-        distinct, places = self._distinct_rows(np.concatenate([side.ids.ravel() for side in sides]))
+        distinct, places = self._distinct_rows(np.concatenate([side.ids.ravel() for side in tables]))
         rows = torch.from_numpy(distinct.astype(np.int64)).to(self.device)
         values = self.rows.table[rows]
         leaf = values.clone().requires_grad_()
         attributes, start = [], 0
-        for side in sides:
+        for side in tables:
             ids = places[start : start + side.ids.size].reshape(side.ids.shape)
             start += side.ids.size
             fields = None if self._field_of_row is None else self._tensor(self._field_of_row[side.ids].astype(np.int64))

@@ -65,13 +65,13 @@ class Columns:
 
 
 def softmax_loss(
-    users: Tensor, items: Tensor, self_terms: Tensor, own: Tensor | None, weights: Tensor, columns: Columns
+    users: Tensor, items: Tensor, self_terms: Tensor, apart: Tensor | None, weights: Tensor, columns: Columns
 ) -> Tensor:
     """The weighted mean of -log of the target's share in the softmax over the columns.
 
     users (B, D), columns (C, D), their self terms (C,), the targets' own scores (B,) where they stand apart, weights (B,).
     """
-    loss: Tensor = _Softmax.apply(users, items, self_terms, own, weights, columns)  # type: ignore[no-untyped-call]
+    loss: Tensor = _Softmax.apply(users, items, self_terms, apart, weights, columns)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -80,11 +80,11 @@ class _Softmax(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, users: Tensor, items: Tensor, self_terms: Tensor, own: Tensor | None, weights: Tensor, columns: Columns
+        ctx: Any, users: Tensor, items: Tensor, self_terms: Tensor, apart: Tensor | None, weights: Tensor, columns: Columns
     ) -> Tensor:
         n_rows, total = len(users), weights.sum()
         user_grads, item_grads, term_grads = torch.empty_like(users), torch.zeros_like(items), torch.zeros_like(self_terms)
-        own_grads = None if own is None else torch.empty_like(own)
+        own_grads = None if apart is None else torch.empty_like(apart)
         losses, step = users.new_zeros(()), max(1, _LOGITS_PER_BLOCK // max(len(items), 1))
         bounds = torch.searchsorted(columns.masked[0].contiguous(), torch.arange(0, n_rows + step, step, device=users.device))
         for number, start in enumerate(range(0, n_rows, step)):
@@ -102,9 +102,9 @@ class _Softmax(torch.autograd.Function):
                 grads = torch.exp(logits - log_sum)
                 grads.scatter_add_(1, target, -torch.ones_like(target, dtype=grads.dtype))
             else:
-                assert own is not None
+                assert apart is not None
                 assert own_grads is not None
-                mine = own[block].unsqueeze(1)
+                mine = apart[block].unsqueeze(1)
                 log_sum = torch.logaddexp(torch.logsumexp(logits, 1, keepdim=True), mine)
                 losses += ((log_sum - mine) * share).sum()
                 grads = torch.exp(logits - log_sum)
