@@ -96,9 +96,9 @@ class HistoryOps:
                 apart = (None, None) if targets is None else targets
                 loss: Tensor = _CpuSoftmax.apply(users, items, self_terms, *apart, weights, columns, self._softmax)  # type: ignore[no-untyped-call]
                 return loss
-        own = None if targets is None else (users * targets[0]).sum(1) + targets[1]
+        own_scores = None if targets is None else (users * targets[0]).sum(1) + targets[1]
         share = np.ones(len(users), np.float32) if weights is None else weights
-        loss = _Softmax.apply(users, items, self_terms, own, torch.from_numpy(share).to(users.device), columns)  # type: ignore[no-untyped-call]
+        loss = _Softmax.apply(users, items, self_terms, own_scores, torch.from_numpy(share).to(users.device), columns)  # type: ignore[no-untyped-call]
         return loss
 
 
@@ -172,11 +172,11 @@ class _Softmax(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, users: Tensor, items: Tensor, self_terms: Tensor, own: Tensor | None, weights: Tensor, columns: Columns
+        ctx: Any, users: Tensor, items: Tensor, self_terms: Tensor, apart: Tensor | None, weights: Tensor, columns: Columns
     ) -> Tensor:
         n_rows, total = len(users), weights.sum()
         user_grads, item_grads, term_grads = torch.empty_like(users), torch.zeros_like(items), torch.zeros_like(self_terms)
-        own_grads = None if own is None else torch.empty_like(own)
+        own_grads = None if apart is None else torch.empty_like(apart)
         losses, step = users.new_zeros(()), max(1, _LOGITS_PER_BLOCK // max(len(items), 1))
         targets = torch.from_numpy(columns.target).to(users.device)
         masked, bounds = _masked_pairs(columns, step, users.device)
@@ -188,7 +188,7 @@ class _Softmax(torch.autograd.Function):
             rows, places = masked[:, bounds[number] : bounds[number + 1]]
             logits[rows - start, places] = _NEVER
             share = (weights[block] / total).unsqueeze(1)
-            if own is None:
+            if apart is None:
                 target = targets[block].unsqueeze(1)
                 log_sum = torch.logsumexp(logits, 1, keepdim=True)
                 losses += ((log_sum - logits.gather(1, target)) * share).sum()
@@ -196,7 +196,7 @@ class _Softmax(torch.autograd.Function):
                 grads.scatter_add_(1, target, -torch.ones_like(target, dtype=grads.dtype))
             else:
                 assert own_grads is not None
-                mine = own[block].unsqueeze(1)
+                mine = apart[block].unsqueeze(1)
                 log_sum = torch.logaddexp(torch.logsumexp(logits, 1, keepdim=True), mine)
                 losses += ((log_sum - mine) * share).sum()
                 grads = torch.exp(logits - log_sum)
@@ -224,8 +224,8 @@ def _masked_pairs(columns: Columns, rows_per_block: int, device: torch.device) -
     masked = np.stack([rows[is_masked], places[is_masked]])
     if columns.correction:  # sampled: a target that was drawn counts once, apart
         is_drawn = columns.target >= 0
-        own = np.stack([np.flatnonzero(is_drawn), columns.target[is_drawn]])
-        masked = np.concatenate([masked, own], axis=1)
+        drawn = np.stack([np.flatnonzero(is_drawn), columns.target[is_drawn]])
+        masked = np.concatenate([masked, drawn], axis=1)
         masked = masked[:, np.argsort(masked[0], kind="stable")]
     bounds = np.searchsorted(masked[0], np.arange(0, len(columns.target) + rows_per_block, rows_per_block))
     return torch.from_numpy(masked).to(device), bounds
