@@ -276,6 +276,28 @@ def test_a_forgotten_users_rows_are_gone_everywhere(user: str, own_folder: Path,
     assert user not in Recommender.load(own_folder).observed
 
 
+@pytest.mark.parametrize("user", ["u1", "visitor"])
+def test_who_has_a_forgotten_users_rows_in_memory_does_not_bring_them_back(user: str, own_folder: Path) -> None:
+    left, right = Recommender.load(own_folder), Recommender.load(own_folder)
+    left.observe(ROWS)
+    right.reload()
+    left.forget(user)
+    right.save(own_folder, force=True)
+    assert user not in right.observed
+    assert user not in Recommender.load(own_folder).observed
+    assert f'"{user}"' not in (own_folder / "events.jsonl").read_text()
+
+
+def test_rows_without_a_time_are_not_counted_again_when_the_log_is_followed(own_run: Recommender, own_folder: Path) -> None:
+    for step in range(4):
+        own_run.observe({"user": ["w", "w"], "item": ["i0", "i1"]})
+        if step % 2:
+            own_run.reload()
+    own_run.save(own_folder)
+    for run in (own_run, Recommender.load(own_folder)):
+        assert [item for item, _ in run.observed.of("w")] == [0, 1] * 4
+
+
 def test_who_is_observed_after_they_were_forgotten_is_a_new_user(own_folder: Path, own_run: Recommender) -> None:
     own_run.observe(ROWS)
     own_run.forget("u1")
