@@ -1,13 +1,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import polars as pl
 import pytest
 
 from gmlfm import Dataset, Recommender
 from gmlfm.data.prepared import PreparedData
 from gmlfm.errors import DataError, OptionError
+from gmlfm.models.base import ItemSide
+from gmlfm.recommender import field_importance as field_importance_module
 from gmlfm.recommender.field_importance import field_importance
+from tests.recommender.conftest import WITH_HISTORY
 
 
 def _silent(message: str) -> None: ...
@@ -57,3 +64,37 @@ def test_what_cannot_be_measured_is_one_sentence(board: Dataset, small_prepared:
     from_files = replace(without_validation, split=replace(without_validation.split, name="files"))
     with pytest.raises(OptionError, match="a run keeps the rows of a split from files, not the files"):
         field_importance(from_files, retrain=True, report=_silent)
+
+
+@pytest.mark.parametrize("task", ["topn", "rating"])
+def test_a_history_is_that_before_the_validation_rows_and_is_shuffled_with_the_items(task: str, habits: Dataset) -> None:
+    """With all fields it is the validation that training saw; what a field is worth includes what histories say by it."""
+    run = Recommender("fm", task, history="last,recent,past", **WITH_HISTORY).fit(habits).fitted
+    table = field_importance(run, retrain=False, report=_silent)
+    metric, sign = ("ndcg@10", 1.0) if task == "topn" else ("rmse", -1.0)
+    ranker = run.ranker_of("validation")
+    for part, name in (("item", "colour"), ("user", "age")):
+        data = field_importance_module._with_side(
+            run.data, part, field_importance_module._shuffled(field_importance_module._side(run.data, part), name, 0)
+        )
+        encoded = run.encoder.encode(data)
+        items = ItemSide(np.arange(len(encoded.item), dtype=np.int32), encoded.item)
+        users, rows = run.data.user_numbers[run.split.validation], run.split.validation
+        side = replace(ranker.user_side(users, rows), attributes=encoded.user_side(users, rows))
+        model: Any = run.model.over(items)
+        targets = run.data.item_numbers[rows]
+        if task == "rating":
+            labels = run.data.interactions["label"].to_numpy()[rows]
+            predicted = np.clip(model.score_pairs(side, targets[:, None])[:, 0], *run.limits)
+            shuffled = float(np.sqrt(np.mean((predicted - labels) ** 2)))
+        else:
+            shuffled = _ndcg(model.score_all(side, run.data.seen_items.astype(np.int32)), targets, run.data.seen_items)
+        lost = table.filter((pl.col("part") == part) & (pl.col("field") == name))["shuffled"][0]
+        assert lost == pytest.approx(sign * (run.validation[metric] - shuffled), abs=1e-5)
+
+
+def _ndcg(scores: npt.NDArray[np.float32], targets: npt.NDArray[np.int32], items: npt.NDArray[Any]) -> float:
+    """Where users' earlier items are candidates: repeats are kept."""
+    own = scores[np.arange(len(targets)), np.searchsorted(items, targets)]
+    places = (scores > own[:, None]).sum(1)
+    return float(np.mean(np.where(places < 10, 1.0 / np.log2(places + 2.0), 0.0)))
