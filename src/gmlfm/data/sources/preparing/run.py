@@ -46,7 +46,7 @@ def prepare(
         raise OptionError(f"rows_per_bucket is {rows_per_bucket}; expected 1 or more.")
     if schema.interactions.event is not None:
         raise OptionError(
-            f"[interactions] event is '{schema.interactions.event}', but a prepared folder does not tell kinds of events apart; "
+            f"[interactions] event is '{schema.interactions.event}', but a prepared folder tells no kinds of events apart; "
             "leave event out of a table that has the rows to learn from alone, or train from the data in memory."
         )
     with _alone(out):
