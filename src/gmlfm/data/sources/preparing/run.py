@@ -175,6 +175,7 @@ def _finish(
         item_id_type=done["item"],
         sells_once=splitter.sells_once,
         repeats=plan.schema.interactions.repeats,
+        ties=plan.schema.interactions.ties,
         min_count=dict(plan.schema.min_count),
         checksums={file: sha256_of(plan.out / file) for file in files},
         notes=tuple(dict.fromkeys([*_side_notes(plan), *done["notes"], *plan.notes])),
