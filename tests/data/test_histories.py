@@ -193,8 +193,6 @@ def test_other_data_see_their_own_earlier_rows_and_those_of_the_run() -> None:
     names = [*run.items.ids.to_list(), "i3", "i4"]
     as_run = {name: number for number, name in enumerate(names)}
     items = [as_run[other.items.ids[int(item)]] for item in other.item_numbers]
-    from dataclasses import replace
-
     side = replace(other.items, ids=pl.Series("item", names), n_listed=0)
     merged = replace(other, items=side, interactions=other.interactions.with_columns(pl.Series("item", items, pl.Int32())))
     numbers = np.array([run.users.ids.to_list().index(user) if user in run.users.ids else -1 for user in other.users.ids])

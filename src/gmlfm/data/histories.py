@@ -182,7 +182,8 @@ def is_ordered(data: Dataset) -> bool:
     """Whether it can be said what came before a row: by times that differ, or by the file's order where the schema says so."""
     if data.schema.interactions.ties != "strict":
         return True
-    return "time" in data.interactions.columns and int(data.history_order.max(initial=0)) > 0
+    latest = max(int(order.max(initial=0)) for order in (data.history_order, data.history_rows_order))
+    return "time" in data.interactions.columns and latest > 0
 
 
 def without(history: History, items: Ints) -> History:
