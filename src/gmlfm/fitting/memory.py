@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from gmlfm.fitting.run import (
 )
 from gmlfm.models.base import FitInputs, FitReport, Layout, Model
 from gmlfm.retrieval import ModelRanker
-from gmlfm.training.sampling.availability import training_negatives
+from gmlfm.training.sampling.availability import negatives_at_times, row_availability, training_negatives
 from gmlfm.training.sampling.batches import Batches, LabelledBatches, RankingBatches
 from gmlfm.training.sampling.groups import IdRows
 from gmlfm.training.sampling.history_batches import HistoryBatches
@@ -58,7 +57,12 @@ class MemoryPlan(FitPlan):
         else:
             split = "leave-one-out" if settings.as_published and split == AUTO else split  # as the paper splits
             self.split = make_split(data, split, task=settings.task, **{"seed": 0, **options})  # type: ignore[arg-type]
-        self.settings = settings.for_data(is_ordered=is_ordered(data), n_candidates=len(data.seen_items))
+        self._availability = row_availability(data, self.split.name)
+        self.settings = settings.for_data(
+            is_ordered=is_ordered(data),
+            n_candidates=len(data.seen_items),
+            changes_with_time=self._availability is not None,
+        )
         if settings.task == "rating":
             self._label_scale = centre_and_spread(data.interactions["label"].to_numpy()[self.split.train])
 
@@ -189,10 +193,9 @@ class MemoryPlan(FitPlan):
             raise OptionError("the task 'implicit' draws its instances without regard to time, so it has no history; set none.")
         negatives, labels, weights = None, None, None
         if task == "topn":
-            visible, shares = rows, settings.training.loss == "softmax" and data.availability is None
-            if not (shares and settings.info.cls.shares_negatives):
-                options = replace(settings.batches, n_negatives=min(max(settings.batches.n_negatives, 1), 64))
-                rows, negatives = training_negatives(data, rows, self.split.name, options)
+            visible = rows
+            if self._availability is not None or not settings.shares_negatives:
+                rows, negatives = negatives_at_times(data, rows, self._availability, settings.batches)
             weights = self._weights(rows)
         else:
             visible = learned_interactions(rows, None)
