@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from gmlfm.training.cold_start import ColdStartTrainer
 from gmlfm.training.engines import Engine, make_engine
 from gmlfm.training.engines.device_batch import DeviceBatch
 from gmlfm.training.engines.history import HistoryEngine
+from gmlfm.training.engines.sequences import SequenceEngine
 from gmlfm.training.options import TrainingOptions
 from gmlfm.training.probe import Probe, Reading
 from gmlfm.training.rows import DENSE_OPTIMISERS, row_optimiser
@@ -56,7 +58,7 @@ class RowTrainer(Trainer):
         self._batches = batches
         self._resident: Any = None
         self._engine: Engine | None = None
-        self._probe: Probe | None = None
+        self._probe: Callable[[], Reading] | None = None
         self._reading: Reading | None = None  # of the epoch at hand
 
     @property
@@ -82,7 +84,8 @@ class RowTrainer(Trainer):
         if self._engine is None:
             parts = (self.model, self.rows, self.dense)
             if isinstance(self._batches, HistoryBatches):
-                self._engine = HistoryEngine(*parts, self.options.loss, self._batches, self._field_of_row)
+                engine = SequenceEngine if self.model.reads_sequences else HistoryEngine
+                self._engine = engine(*parts, self.options.loss, self._batches, self._field_of_row)
             else:
                 self._engine = make_engine(*parts, self.options, self._field_of_row)
         return self._engine
@@ -100,7 +103,7 @@ class RowTrainer(Trainer):
             cold_start = ColdStartTrainer(self.model, self.table, engine, size, sampler, self._field_of_row, self.options.loss)
         for batch in batches.epoch(self.epoch):
             self._set_lr(n_done)
-            if self._probe is None and isinstance(batch, Batch | DeviceBatch):
+            if self._probe is None and (isinstance(batch, Batch | DeviceBatch) or isinstance(engine, SequenceEngine)):
                 self._begin_probe(batch if self.epoch == 0 else next(iter(batches.epoch(0))))
             for loss, n_instances in engine.run(batch, size):
                 self._check((loss,))
@@ -129,16 +132,20 @@ class RowTrainer(Trainer):
 
     def _begin_probe(self, batch: Any) -> None:
         """batch: the first one of epoch 0, in a resumed training too."""
-        self._probe = Probe(batch, self.device, self._field_of_row, self.options.loss)
-        if self.epoch == 0 and not self._probe.is_degenerate:
-            self.start_loss = self._probe(self.model, self.table).loss
+        if isinstance(self.engine, SequenceEngine):
+            self._probe, has_start = partial(self.engine.reading, batch), True
+        else:
+            probe = Probe(batch, self.device, self._field_of_row, self.options.loss)
+            self._probe, has_start = partial(probe, self.model, self.table), not probe.is_degenerate
+        if self.epoch == 0 and has_start:
+            self.start_loss = self._probe().loss
             self.model.train()
 
     def probe(self) -> Reading | None:
         """As it was before the last cold-start steps: these set the level of all scores without regard to the loss, and the
         next training steps set it back."""
         if self._reading is None and self._probe is not None:
-            self._reading = self._probe(self.model, self.table)
+            self._reading = self._probe()
             self.model.train()
         return self._reading
 

@@ -103,6 +103,13 @@ class Settings:
     def for_data(self, *, is_ordered: bool, n_candidates: int) -> Settings:
         """With what is `auto` decided by the data: whether it is known what came before a row, and among how many items a
         target stands."""
+        if self.info.cls.reads_sequences:
+            if not is_ordered:
+                raise OptionError(
+                    f"the model '{self.model}' reads users' events in order, but the data have no times; name their column "
+                    'with [interactions] time, or set ties = "file" where the rows lie in order.'
+                )
+            return replace(self, batches=self._softmax_batches(n_candidates))
         if not _reads_history(self.info):
             return self
         history = self.history.history
@@ -117,12 +124,18 @@ class Settings:
                 'column with [interactions] time, or set ties = "file" where the rows lie in order.'
             )
         settings = Settings.make(self.info, self.task, {**self.given, "history": history}, self.preset)
-        batches = settings.batches
-        if "n_negatives" not in settings.given and self.task == "topn" and settings.training.loss == "softmax":
-            shared = ALL_NEGATIVES if n_candidates <= _ALL_UP_TO else _SHARED_NEGATIVES
-            batches = replace(batches, n_negatives=shared)
         options = replace(settings.history, user_id=bool(settings.history.user_id))
-        return replace(settings, batches=batches, history=options)
+        return replace(settings, batches=settings._softmax_batches(n_candidates), history=options)
+
+    def _softmax_batches(self, n_candidates: int) -> BatchOptions:
+        """With as many negatives as a softmax wants, unless they are given."""
+        if "n_negatives" in self.given or self.task != "topn" or self.training.loss != "softmax":
+            return self.batches
+        return replace(self.batches, n_negatives=ALL_NEGATIVES if n_candidates <= _ALL_UP_TO else _SHARED_NEGATIVES)
+
+    def option(self, name: str) -> Any:
+        """A setting of the model's own, as given or by default."""
+        return self.options.get(name, self.info.declared[name].default)
 
     @property
     def model(self) -> str:
@@ -141,7 +154,8 @@ class Settings:
             raise OptionError(f"optimiser is '{optimiser}'{did_you_mean(optimiser, ROW_OPTIMISERS)}")
         n_negatives = abs(self.batches.n_negatives) if self.task == "topn" else 0
         self.training.check_task(self.task, n_negatives, grouped_losses(self.info))
-        if self.batches.n_negatives == ALL_NEGATIVES and not (self.history.roles or self.history.history == AUTO_HISTORY):
+        reads_history = self.info.cls.reads_sequences or self.history.roles or self.history.history == AUTO_HISTORY
+        if self.batches.n_negatives == ALL_NEGATIVES and not reads_history:
             raise OptionError(
                 "negatives = all is the softmax of models with a history; give a number of negatives, or a history."
             )
