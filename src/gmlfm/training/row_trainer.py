@@ -58,7 +58,7 @@ class RowTrainer(Trainer):
         self._batches = batches
         self._resident: Any = None
         self._engine: Engine | None = None
-        self._probe: Callable[[], Reading] | None = None
+        self._probe: Callable[[GradientModel, Tensor], Reading] | None = None
         self._reading: Reading | None = None  # of the epoch at hand
 
     @property
@@ -136,16 +136,16 @@ class RowTrainer(Trainer):
             self._probe, has_start = partial(self.engine.reading, batch), True
         else:
             probe = Probe(batch, self.device, self._field_of_row, self.options.loss)
-            self._probe, has_start = partial(probe, self.model, self.table), not probe.is_degenerate
+            self._probe, has_start = probe, not probe.is_degenerate
         if self.epoch == 0 and has_start:
-            self.start_loss = self._probe().loss
+            self.start_loss = self._probe(self.model, self.table).loss
             self.model.train()
 
     def probe(self) -> Reading | None:
         """As it was before the last cold-start steps: these set the level of all scores without regard to the loss, and the
         next training steps set it back."""
         if self._reading is None and self._probe is not None:
-            self._reading = self._probe()
+            self._reading = self._probe(self.model, self.table)
             self.model.train()
         return self._reading
 

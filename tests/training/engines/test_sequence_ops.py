@@ -51,4 +51,4 @@ def test_loss_and_gradients_are_the_softmaxs(in_columns: bool, logits_at_once: i
 def test_a_row_with_all_other_items_masked_has_no_loss() -> None:
     parts, mask = made(in_columns=True)
     nothing_left = Mask(torch.zeros_like(mask.first_place), mask.piece, torch.full_like(mask.n_before, 9), mask.target)
-    assert float(masked_softmax_loss(*parts, nothing_left)) == pytest.approx(0.0, abs=1e-12)
+    assert masked_softmax_loss(*parts, nothing_left).item() == pytest.approx(0.0, abs=1e-12)

@@ -244,9 +244,9 @@ def test_ids_are_dropped_at_their_rate_in_sequences_and_among_the_scored() -> No
 def test_a_reading_is_the_loss_without_dropout_and_sees_equal_scores() -> None:
     trainer = trainer_of(dataset(table()), dropout=0.5)
     batch, engine = batch_of(trainer), engine_of(trainer)
-    reading = engine.reading(batch)
-    assert reading == engine.reading(batch)
+    reading = engine.reading(batch, trainer.model, trainer.table)
+    assert reading == engine.reading(batch, trainer.model, trainer.table)
     assert reading.loss == pytest.approx(slow_loss(trainer, batch, np.arange(N_ITEMS), 0.0), rel=1e-5)
     assert not reading.is_constant
     trainer.table.zero_()
-    assert engine.reading(batch).is_constant
+    assert engine.reading(batch, trainer.model, trainer.table).is_constant

@@ -29,14 +29,14 @@ class Mask:
 
 
 def masked_softmax_loss(
-    users: Tensor, items: Tensor, own: Tensor | None, weights: Tensor, mask: Mask, correction: float = 0.0
+    users: Tensor, items: Tensor, own_scores: Tensor | None, weights: Tensor, mask: Mask, correction: float = 0.0
 ) -> Tensor:
     """The weighted mean of -log of the target's share in the softmax over the items.
 
-    users (B, K), items (C, K), weights (B,). own (B,): the targets' scores where the items are a sample, to whose logits the
-    correction is added; a target that was drawn, too, does not count among them. None: each target is among the items.
+    users (B, K), items (C, K), weights (B,). own_scores (B,): the targets' scores where the items are a sample, to whose logits
+    the correction is added; a target that was drawn, too, does not count among them. None: each target is among the items.
     """
-    loss: Tensor = _Softmax.apply(users, items, own, weights, mask, correction)  # type: ignore[no-untyped-call]
+    loss: Tensor = _Softmax.apply(users, items, own_scores, weights, mask, correction)  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -45,11 +45,11 @@ class _Softmax(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, users: Tensor, items: Tensor, own: Tensor | None, weights: Tensor, mask: Mask, correction: float
+        ctx: Any, users: Tensor, items: Tensor, own_scores: Tensor | None, weights: Tensor, mask: Mask, correction: float
     ) -> Tensor:
         shares = (weights / weights.sum()).unsqueeze(1)
         user_grads, item_grads = torch.empty_like(users), torch.zeros_like(items)
-        own_grads = None if own is None else torch.empty_like(own)
+        own_grads = None if own_scores is None else torch.empty_like(own_scores)
         losses = users.new_zeros(())
         at_once = _LOGITS_ON_GPU if users.is_cuda else _LOGITS_ON_CPU
         step = max(1, at_once // max(len(items), 1))
@@ -57,7 +57,7 @@ class _Softmax(torch.autograd.Function):
             block = slice(start, start + step)
             logits, share, target = users[block] @ items.T, shares[block], mask.target[block].unsqueeze(1)
             is_masked = mask.of(block)
-            if own is None:
+            if own_scores is None:
                 is_masked.scatter_(1, target, False)
                 logits.masked_fill_(is_masked, _NEVER)
                 log_sum = torch.logsumexp(logits, 1, keepdim=True)
@@ -70,7 +70,7 @@ class _Softmax(torch.autograd.Function):
                 column = target.clamp_min(0)
                 is_masked.scatter_(1, column, is_masked.gather(1, column) | is_drawn)
                 logits.add_(correction).masked_fill_(is_masked, _NEVER)
-                mine = own[block].unsqueeze(1)
+                mine = own_scores[block].unsqueeze(1)
                 log_sum = torch.logaddexp(torch.logsumexp(logits, 1, keepdim=True), mine)
                 losses += ((log_sum - mine) * share).sum()
                 grads = logits.sub_(log_sum).exp_()

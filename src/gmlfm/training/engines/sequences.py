@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from gmlfm.data.histories import grid
+from gmlfm.models.gradient import GradientModel
 from gmlfm.training.engines.history import HistoryEngine, _take, _with_ids_dropped
 from gmlfm.training.engines.sequence_ops import Mask, masked_softmax_loss
 from gmlfm.training.objectives import objective_named
@@ -54,9 +55,11 @@ class SequenceEngine(HistoryEngine):
         return loss
 
     @torch.no_grad()
-    def reading(self, batch: HistoryBatch) -> Reading:
-        """What the weights give on a batch, without dropout of the model's."""
-        self.model.eval()
+    def reading(self, batch: HistoryBatch, model: GradientModel, table: Tensor) -> Reading:
+        """What the engine's model and table give on a batch, without dropout of the model's. Leaves it in evaluation mode."""
+        assert model is self.model
+        assert table is self.rows.table
+        model.eval()
         result = self._forward(batch)
         listed = self._items.ids[self._candidates], self._items.values[self._candidates]
         can_differ = any((values != values[:1]).any() for values in listed)
@@ -74,10 +77,10 @@ class SequenceEngine(HistoryEngine):
             drawn = rng.choice(self._candidates, self._n_negatives, replace=False, shuffle=False)
         users, items, parts = self._vectors(batch, drawn if takes_all else np.concatenate([drawn, batch.targets]), rng)
         n = len(drawn)
-        own = None if takes_all else (users * items[n:]).sum(1)
+        target_scores = None if takes_all else (users * items[n:]).sum(1)
         weights = users.new_ones(len(batch)) if batch.weights is None else self._tensor(batch.weights)
         correction = 0.0 if takes_all else math.log(len(self._candidates) / n)
-        loss = masked_softmax_loss(users, items[:n], own, weights, self._mask(batch, drawn), correction)
+        loss = masked_softmax_loss(users, items[:n], target_scores, weights, self._mask(batch, drawn), correction)
         return _Pass(loss, *parts, users[:_PROBED_ROWS].detach() @ items[:n].detach().T)
 
     def _in_groups(self, batch: HistoryBatch, rng: np.random.Generator) -> _Pass:
