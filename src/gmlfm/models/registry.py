@@ -286,7 +286,7 @@ register(
     about="a causal transformer over what a user did before",
     defaults={"loss": "softmax", "lr": 1e-3, "schedule": "cosine", "epochs": 30},
     searched=("k", "layers", "dropout"),
-    fixed=("loss", "n_negatives", "batch_size", "weight_decay", "cold_start_rate"),
+    fixed=("loss", "n_negatives", "batch_size", "weight_decay"),
 )(SASRec)
 register("popularity", about="how often an item was chosen in training")(Popularity)
 register("item-knn", about="items chosen together, by shrunk cosine")(ItemKNN)

@@ -24,6 +24,7 @@ from gmlfm.training.rows import DENSE_OPTIMISERS, row_optimiser
 from gmlfm.training.sampling.batches import Batches, RankingBatches
 from gmlfm.training.sampling.groups import Batch
 from gmlfm.training.sampling.history_batches import HistoryBatches
+from gmlfm.training.sampling.sequence_batches import SequenceBatches
 from gmlfm.training.trainer import DivergedError, Observer, Trainer, under_prefix
 
 
@@ -83,9 +84,10 @@ class RowTrainer(Trainer):
         """Who takes this model's steps here: compiled kernels where there are some, else eager PyTorch."""
         if self._engine is None:
             parts = (self.model, self.rows, self.dense)
-            if isinstance(self._batches, HistoryBatches):
-                engine = SequenceEngine if self.model.reads_sequences else HistoryEngine
-                self._engine = engine(*parts, self.options.loss, self._batches, self._field_of_row)
+            if isinstance(self._batches, SequenceBatches):
+                self._engine = SequenceEngine(*parts, self.options.loss, self._batches)
+            elif isinstance(self._batches, HistoryBatches):
+                self._engine = HistoryEngine(*parts, self.options.loss, self._batches, self._field_of_row)
             else:
                 self._engine = make_engine(*parts, self.options, self._field_of_row)
         return self._engine

@@ -94,8 +94,8 @@ def keys_of(batch: HistoryBatch) -> list[Key]:
 def training_scores(trainer: RowTrainer, batch: HistoryBatch) -> np.ndarray:
     """(B, items), as a step has them."""
     with torch.no_grad():
-        users, items, _ = engine_of(trainer)._vectors(batch, np.arange(N_ITEMS, dtype=np.int32), np.random.default_rng(0))
-    return (users @ items.T).numpy()
+        vectors = engine_of(trainer).vectors(batch, np.arange(N_ITEMS, dtype=np.int32), np.random.default_rng(0))
+    return (vectors.users @ vectors.items.T).numpy()
 
 
 def scores_of_the_data(trainer: RowTrainer, data: Dataset) -> dict[Key, np.ndarray]:
@@ -150,7 +150,7 @@ def test_later_events_move_no_score_and_no_loss_of_earlier_targets() -> None:
         changed = replace(batch, events=events)
         np.testing.assert_array_equal(training_scores(trainer, changed)[is_earlier], scores[is_earlier])
         weights = is_earlier.astype(np.float32)
-        losses = [engine_of(trainer)._forward(replace(shown, weights=weights)).loss.item() for shown in (batch, changed)]
+        losses = [engine_of(trainer).forward(replace(shown, weights=weights)).loss.item() for shown in (batch, changed)]
         assert losses[0] == losses[1]
         if later.stop > later.start:
             assert not np.allclose(training_scores(trainer, changed)[~is_earlier], scores[~is_earlier], atol=1e-3)
@@ -203,7 +203,7 @@ def test_the_loss_is_a_softmax_over_what_the_user_had_not(weighted: bool, repeat
     batch = batch_of(trainer)
     if weighted:
         batch = replace(batch, weights=np.linspace(0.5, 2.0, len(batch), dtype=np.float32))
-    loss = engine_of(trainer)._forward(batch).loss.item()
+    loss = engine_of(trainer).forward(batch).loss.item()
     assert loss == pytest.approx(slow_loss(trainer, batch, np.arange(N_ITEMS), 0.0, masks=repeats == "merge"), rel=1e-5)
 
 
@@ -211,7 +211,7 @@ def test_shared_negatives_are_corrected_for_their_rate() -> None:
     trainer = trainer_of(dataset(table()), n_negatives=4)
     batch = batch_of(trainer)
     drawn = np.random.default_rng(batch.seed).choice(np.arange(N_ITEMS, dtype=np.int32), 4, replace=False, shuffle=False)
-    loss = engine_of(trainer)._forward(batch).loss.item()
+    loss = engine_of(trainer).forward(batch).loss.item()
     assert loss == pytest.approx(slow_loss(trainer, batch, drawn, math.log(N_ITEMS / 4)), rel=1e-5)
 
 
