@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from gmlfm.data.histories import History
 from gmlfm.errors import NotSupportedError, OptionError
 from gmlfm.models.base import Ints, ItemSide, UserSide
 from gmlfm.models.sasrec import Block, SASRec
+from gmlfm.training.settings import Settings
+from gmlfm.tuning.spaces import search_space
 from tests.contracts.checkerboard import checkerboard
 from tests.models.slow_loops import LAYOUT, attribute_inputs, rows_and_batch
 
@@ -211,3 +215,25 @@ def test_it_has_no_user_rows_and_no_reasons(board: Dataset) -> None:
 def test_heads_that_do_not_divide_k_are_refused() -> None:
     with pytest.raises(OptionError, match="heads is 3, of which k = 8 is no multiple"):
         SASRec(8, heads=3)
+
+
+def test_tuning_tries_its_size_its_dropout_and_how_it_is_trained() -> None:
+    space = search_space("sasrec", "topn")
+    assert set(space) == {"k", "layers", "dropout", "lr", "cold_start_rate"}
+
+
+@pytest.mark.parametrize(
+    ("given", "n_candidates", "expected"),
+    [
+        ({}, 4096, -1),
+        ({}, 4097, 512),
+        ({"n_negatives": 8}, 10, 8),
+        ({"n_negatives": "all"}, 10**6, -1),
+        ({"loss": "bpr"}, 10, 4),
+    ],
+)
+def test_the_softmax_is_over_all_items_where_they_are_few(given: dict[str, Any], n_candidates: int, expected: int) -> None:
+    settings = Settings.make("sasrec", "topn", given).for_data(is_ordered=True, n_candidates=n_candidates)
+    assert settings.batches.n_negatives == expected
+    assert settings.option("length") == 200
+    assert replace(settings, options={"length": 9}).option("length") == 9

@@ -53,7 +53,7 @@ def dataset(interactions: pl.DataFrame, ties: str = "strict", repeats: str = "me
     )
 
 
-def trainer_of(data: Dataset, **settings: Any) -> RowTrainer:
+def trainer_of(data: Dataset, device: str = "cpu", **settings: Any) -> RowTrainer:
     """On all rows."""
     made = Settings.make("sasrec", "topn", {**PLAIN, **settings})
     plan = MemoryPlan(data, made, "none", {}, "cpu")
@@ -61,7 +61,7 @@ def trainer_of(data: Dataset, **settings: Any) -> RowTrainer:
     model = plan.settings.build(inputs.layout)
     assert isinstance(model, SASRec)
     model.attach(inputs)
-    return RowTrainer(model, inputs.layout.n_rows, plan.settings.training, inputs.batches(), "cpu")
+    return RowTrainer(model, inputs.layout.n_rows, plan.settings.training, inputs.batches(), device)
 
 
 def engine_of(trainer: RowTrainer) -> SequenceEngine:
@@ -250,3 +250,15 @@ def test_a_reading_is_the_loss_without_dropout_and_sees_equal_scores() -> None:
     assert not reading.is_constant
     trainer.table.zero_()
     assert engine.reading(batch, trainer.model, trainer.table).is_constant
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("n_negatives", ["all", 4])
+def test_an_epoch_on_a_gpu_learns_what_it_does_on_a_cpu(n_negatives: str | int) -> None:
+    data, losses, tables = dataset(table()), [], []
+    for device in ("cpu", "cuda"):
+        trainer = trainer_of(data, device, n_negatives=n_negatives)
+        losses.append(trainer.run_epoch(NullObserver()))
+        tables.append(trainer.table.cpu())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    torch.testing.assert_close(tables[0], tables[1], rtol=1e-3, atol=1e-4)
