@@ -202,18 +202,18 @@ class HistoryEngine:
         ]
         return AttributeTable(*(np.concatenate([getattr(side, name) for side in dropped]) for name in ("ids", "values")))
 
-    def _gather(self, sides: list[AttributeTable]) -> tuple[_Step, list[Attributes]]:
+    def _gather(self, tables: list[AttributeTable]) -> tuple[_Step, list[Attributes]]:
         """The distinct rows that some sides name, and the sides as places among them."""
-        distinct, places = self._distinct_rows(np.concatenate([side.ids.ravel() for side in sides]))
+        distinct, places = self._distinct_rows(np.concatenate([side.ids.ravel() for side in tables]))
         numbers = torch.from_numpy(distinct.astype(np.int64)).to(self.device)
         attributes, start = [], 0
-        for side in sides:
+        for side in tables:
             ids = places[start : start + side.ids.size].reshape(side.ids.shape)
             start += side.ids.size
             attributes.append(self._attributes(side, ids))
         return _Step(numbers, self.rows.table[numbers].requires_grad_()), attributes
 
-    def _gather_catalogue(self, users: AttributeTable, sides: list[AttributeTable]) -> tuple[_Step, list[Attributes]]:
+    def _gather_catalogue(self, users: AttributeTable, tables: list[AttributeTable]) -> tuple[_Step, list[Attributes]]:
         """The same, where a step reads the rows of all items in any case, which stand together at the table's end."""
         distinct, places = self._distinct_rows(users.ids.ravel())
         first = self._catalogue.first_row
@@ -221,7 +221,7 @@ class HistoryEngine:
         leaf = torch.cat([self.rows.table[numbers[: len(distinct)]], self.rows.table[first:]]).requires_grad_()
         attributes = [self._attributes(users, places.reshape(users.ids.shape))]
         # Padding, which has x = 0, is taken for any row.
-        attributes += [self._attributes(side, np.maximum(side.ids - first, 0) + len(distinct)) for side in sides]
+        attributes += [self._attributes(side, np.maximum(side.ids - first, 0) + len(distinct)) for side in tables]
         return _Step(numbers, leaf), attributes
 
     def _attributes(self, side: AttributeTable, places: npt.NDArray[np.integer[Any]]) -> Attributes:
