@@ -198,7 +198,7 @@ class HistoryGraphEngine:
         scores = torch.addmm(item.self_terms, users, item.vector.T)
         is_had = data.had_from[owners] < (stop - first).unsqueeze(1)
         is_had.scatter_(1, target.unsqueeze(1), torch.zeros_like(target, dtype=torch.bool).unsqueeze(1))
-        losses = torch.nn.functional.cross_entropy(scores.masked_fill(is_had, float("-inf")), target, reduction="none")
+        losses = torch.nn.functional.cross_entropy(scores.masked_fill_(is_had, float("-inf")), target, reduction="none")
         weights = self._step_weights
         return (losses * weights).sum() / weights.sum()
 
