@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.splits import Split
@@ -64,6 +65,13 @@ def ranges(start: Longs, stop: Longs) -> tuple[Longs, Longs]:
     lengths = stop - start
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     return np.arange(starts[-1]) + np.repeat(start - starts[:-1], lengths), starts
+
+
+def grid(start: Longs, stop: Longs) -> Longs:
+    """start[n], start[n] + 1, ..., stop[n] - 1 in row n, (N, longest); shorter rows repeat their last place."""
+    longest = int((stop - start).max(initial=0))
+    places: Longs = np.minimum(start[:, None] + np.arange(longest), np.maximum(stop[:, None] - 1, 0))
+    return places
 
 
 @dataclass(frozen=True)
@@ -129,6 +137,35 @@ class Histories:
         history = gathered(self.items, self.starts[self.row_users[rows]], self.stops(rows))
         return without(history, self.row_items[rows]) if self.excludes_own else history
 
+    @classmethod
+    def of_other(cls, data: Dataset, other: Dataset, numbers: npt.NDArray[np.integer[Any]]) -> Histories:
+        """What the rows of other data see: the rows before them, in both. Without times in both, the rows of `data` alone.
+
+        numbers: by user of the other data, their number in `data`, -1 for none. Both number the same items.
+        """
+        n_other = len(other.users)
+        of_user = n_other + np.arange(len(data.users))
+        of_user[numbers[numbers >= 0]] = np.flatnonzero(numbers >= 0)
+        ids = pl.concat([other.users.ids, data.users.ids.alias(other.users.ids.name)])
+        has_times = all("time" in both.interactions.columns for both in (data, other))
+        rows, extra = (
+            pl.concat(
+                [_events(getattr(data, name), of_user, 0, has_times), _events(getattr(other, name), None, start, has_times)],
+                how="vertical_relaxed",
+            )
+            for name, start in (("interactions", 0), ("history_rows", data.n_interactions))
+        )
+        joined = replace(other, interactions=rows, history_rows=extra, users=replace(other.users, ids=ids))
+        visible = None if is_ordered(joined) else np.arange(data.n_interactions, dtype=np.int64)
+        histories, of_rows = cls.of(joined, visible), slice(data.n_interactions, None)
+        return replace(
+            histories,
+            row_users=histories.row_users[of_rows],
+            row_items=histories.row_items[of_rows],
+            row_order=histories.row_order[of_rows],
+            excludes_own=histories.excludes_own or other.schema.interactions.repeats == "merge",
+        )
+
     def complete(self, users: npt.NDArray[np.integer[Any]]) -> History:
         """All that each user did; nothing of a user of number -1."""
         known = np.maximum(users, 0)
@@ -136,9 +173,24 @@ class Histories:
         return gathered(self.items, start, np.where(users < 0, start, stop))
 
 
+def _events(rows: pl.DataFrame, users: Longs | None, start: int, has_times: bool) -> pl.DataFrame:
+    """What decides which rows are whose history, alike for all data. users: under other numbers; start: of rows before them."""
+    numbers, always = rows["user"].to_numpy(), pl.Series([True]).new_from_index(0, rows.height)
+    columns = [pl.Series("user", numbers if users is None else users[numbers], pl.Int32()), rows["item"]]
+    columns += [rows[name] if name in rows.columns else always.alias(name) for name in ("positive", "is_history", "is_had")]
+    if "before" in rows.columns:
+        columns.append(rows["before"] + start)
+    if has_times:
+        columns.append(rows["time"] if "time" in rows.columns else pl.Series("time", [], pl.Int64()))
+    return pl.DataFrame(columns)
+
+
 def is_ordered(data: Dataset) -> bool:
-    """Whether it can be said what came before a row: by time, or by the place in the file where the schema says so."""
-    return "time" in data.interactions.columns or data.schema.interactions.ties != "strict"
+    """Whether it can be said what came before a row: by times that differ, or by the file's order where the schema says so."""
+    if data.schema.interactions.ties != "strict":
+        return True
+    latest = max(int(order.max(initial=0)) for order in (data.history_order, data.history_rows_order))
+    return "time" in data.interactions.columns and latest > 0
 
 
 def without(history: History, items: Ints) -> History:

@@ -28,14 +28,15 @@ from gmlfm.fitting.run import (
     positives_of,
     ratings_of,
 )
-from gmlfm.models.base import FitInputs, FitReport, Layout, Model
+from gmlfm.models.base import FitInputs, FitReport, HistorySpec, Layout, Model
 from gmlfm.retrieval import ModelRanker
-from gmlfm.training.sampling.availability import training_negatives
+from gmlfm.training.sampling.availability import negatives_at_times, row_availability, training_negatives
 from gmlfm.training.sampling.batches import Batches, LabelledBatches, RankingBatches
 from gmlfm.training.sampling.groups import IdRows
 from gmlfm.training.sampling.history_batches import HistoryBatches
 from gmlfm.training.sampling.instances import Instances, implicit_instances
 from gmlfm.training.sampling.new_items import NewItems
+from gmlfm.training.sampling.sequence_batches import SequenceBatches
 from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import Validate
 
@@ -58,7 +59,12 @@ class MemoryPlan(FitPlan):
         else:
             split = "leave-one-out" if settings.as_published and split == AUTO else split  # as the paper splits
             self.split = make_split(data, split, task=settings.task, **{"seed": 0, **options})  # type: ignore[arg-type]
-        self.settings = settings.for_data(is_ordered=is_ordered(data), n_candidates=len(data.seen_items))
+        self._availability = row_availability(data, self.split.name)
+        self.settings = settings.for_data(
+            is_ordered=is_ordered(data),
+            n_candidates=len(data.seen_items),
+            changes_with_time=self._availability is not None,
+        )
         if settings.task == "rating":
             self._label_scale = centre_and_spread(data.interactions["label"].to_numpy()[self.split.train])
 
@@ -131,8 +137,9 @@ class MemoryPlan(FitPlan):
     def _inputs(self, rows: Rows) -> FitInputs:
         interactions = learned_interactions(rows, self.instances)
         options, published = self.settings.history, self.settings.preset == "paper"
+        has_user_ids = options.user_id is not False and not self.settings.info.cls.reads_sequences
         encoder = self._encoder = Encoder.fit(
-            self.data, interactions, all_ids=published, user_ids=options.user_id is not False, roles=options.roles
+            self.data, interactions, all_ids=published, user_ids=has_user_ids, roles=options.roles
         )
         encoded = encoder.encode(self.data)
         return FitInputs(
@@ -160,7 +167,7 @@ class MemoryPlan(FitPlan):
 
     def _batches(self, rows: Rows, encoder: Encoder, encoded: Encoded) -> Batches:
         data, options, n_items = self.data, self.settings.batches, len(encoded.item)
-        if encoder.roles:
+        if encoder.roles or self.settings.info.cls.reads_sequences:
             return self._history_batches(rows, encoder, encoded)
         if self.settings.task == "topn":
             rows, negatives = training_negatives(data, rows, self.split.name, options)
@@ -183,16 +190,18 @@ class MemoryPlan(FitPlan):
 
     def _history_batches(self, rows: Rows, encoder: Encoder, encoded: Encoded) -> HistoryBatches:
         data, settings, task = self.data, self.settings, self.settings.task
-        spec = history_spec(encoder, settings)
+        of_batches, spec, pieces = HistoryBatches, history_spec(encoder, settings), settings.history
+        if settings.info.cls.reads_sequences:
+            of_batches, spec = SequenceBatches, HistorySpec((), 1.0, settings.option("length"), 0)
+            pieces = replace(pieces, history_dropout=0.0)
         assert spec is not None
         if task == "implicit":
             raise OptionError("the task 'implicit' draws its instances without regard to time, so it has no history; set none.")
         negatives, labels, weights = None, None, None
         if task == "topn":
-            visible, shares = rows, settings.training.loss == "softmax" and data.availability is None
-            if not (shares and settings.info.cls.shares_negatives):
-                options = replace(settings.batches, n_negatives=min(max(settings.batches.n_negatives, 1), 64))
-                rows, negatives = training_negatives(data, rows, self.split.name, options)
+            visible = rows
+            if self._availability is not None or not settings.shares_negatives:
+                rows, negatives = negatives_at_times(data, rows, self._availability, settings.batches)
             weights = self._weights(rows)
         else:
             visible = learned_interactions(rows, None)
@@ -201,15 +210,15 @@ class MemoryPlan(FitPlan):
             labels = (values - centre) / spread
         chosen = data.item_numbers[rows]
         ids = IdRows.from_counts(encoder.fields, np.bincount(chosen, minlength=len(encoded.item)), encoded.item)
-        return HistoryBatches(
+        return of_batches(
             rows,
             Histories.of(data, visible),
             encoded,
             ids,
             spec,
             settings.batches,
-            dropout=settings.history.history_dropout,
-            piece=settings.history.piece,
+            dropout=pieces.history_dropout,
+            piece=pieces.piece,
             labels=labels,
             weights=weights,
             negatives=negatives,

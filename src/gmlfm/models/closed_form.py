@@ -52,6 +52,10 @@ class _Renumbered(Model):
     def declared(cls) -> dict[str, Any]:
         return {}
 
+    @property
+    def reads_history(self) -> bool:
+        return self._model.reads_history
+
     def fit(self, inputs: FitInputs, plan: Plan) -> FitReport:
         return self._model.fit(inputs, plan)
 

@@ -16,9 +16,10 @@ from gmlfm.errors import NotFiniteError
 from gmlfm.models.base import Floats, HistorySpec, Ints, UserSide
 from gmlfm.models.folding import folded_row, other_items
 from gmlfm.models.gradient import Attributes, GradientModel, gather
-from gmlfm.models.history import bag_sums, distinct_items, in_role, pooled_side, role_bags
+from gmlfm.models.history import pooled_side
 from gmlfm.models.item_cache import ItemCache
 from gmlfm.models.pairwise import PairwiseModel
+from gmlfm.models.role_sums import RoleSums
 
 _FACTORS_PER_BLOCK = 500_000  # of the pairs scored at a time: 2 MB stay near the processor, and larger memory is new each time
 _NUMBERS_PER_BLOCK = 4_000_000  # of scores and table entries held at a time
@@ -125,25 +126,14 @@ class RowScorer:
             earlier = torch.stack(self._role_sums(users.history)).sum(0)
             return self_terms + earlier[:, 0], own.vector + earlier[:, 1:]
 
-    def _role_sums(self, history: History) -> list[Tensor]:
-        """For each role what the users' items add up to: (N, D) each."""
-        spec, items = self._history, self._items
-        assert spec is not None
-        bags = [role_bags(history, role, spec) for role in spec.roles]
-        distinct, bags = distinct_items(bags)
-        if len(distinct) == 0:
-            width = self.role_vectors(AttributeTable(items.ids[:1], items.values[:1]), 0).shape[1] if len(items) else 1
-            return [self._table.new_zeros(len(history), width) for _ in bags]
-        chosen = AttributeTable(items.ids[distinct], items.values[distinct])
-        return [bag_sums(bag, self.role_vectors(chosen, number)) for number, bag in enumerate(bags)]
+    @cached_property
+    def _role_sums(self) -> RoleSums:
+        assert self._history is not None
+        return RoleSums(self.model, self._table, self._items, self._history, self._blocks_of, self.centred)
 
     def role_vectors(self, items: AttributeTable, role: int) -> Tensor:
         """What items add to a user at weight 1 in role number `role` of the history: (I, 1 + D) where the model decomposes."""
-        assert self._history is not None
-        vectors = []
-        for rows, side in self._blocks_of(in_role(items, self._history, role)):
-            vectors.append(self.model.history_vectors(self.centred(rows), side))
-        return torch.cat(vectors)
+        return self._role_sums.vectors(items, role)
 
     def item_vectors(self, items: AttributeTable) -> Tensor:
         """The vectors of items that are scored, (I, D), for a model that decomposes."""

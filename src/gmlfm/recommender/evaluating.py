@@ -14,6 +14,7 @@ from gmlfm.arguments import one_of
 from gmlfm.data.attributes import PARTS
 from gmlfm.data.dataset import Dataset, Rows, Side
 from gmlfm.data.encoding import Encoded
+from gmlfm.data.histories import Histories
 from gmlfm.errors import DataError, OptionError
 from gmlfm.evaluation.candidates import Candidates, Pairs
 from gmlfm.evaluation.full import Report
@@ -114,7 +115,8 @@ def evaluate_other(
     run: FittedRun, data: Dataset, protocol: str, seed: int, cutoffs: Sequence[int], users: int | None = None
 ) -> Evaluation:
     """All rows of other data, ranked among the items of the run's interactions and of theirs. Ids that the run knows are used;
-    what its users had is not among the candidates. Where items sell once, those that the run has learned from are gone."""
+    what its users had is not among the candidates. Where items sell once, those that the run has learned from are gone. History
+    of a row are the rows before it, in the run's data and in theirs."""
     for part in PARTS:
         fields, other_fields = (
             [(field.name, field.kind) for field in schema.fields_of(part)] for schema in (run.data.schema, data.schema)
@@ -131,7 +133,9 @@ def evaluate_other(
         run.encoder.encode_part("item", merged.items.ids, merged.items.fields, len(merged.items)),
     )
     numbers = np.where(np.arange(len(merged.items)) < len(run.data.items), np.arange(len(merged.items)), -1)
-    ranker = ModelRanker(run.model.over(ItemSide(numbers.astype(np.int32), encoded.item)), encoded, user_numbers)
+    histories = Histories.of_other(run.data, merged, user_numbers) if run.model.reads_history else None
+    model = run.model.over(ItemSide(numbers.astype(np.int32), encoded.item))
+    ranker = ModelRanker(model, encoded, user_numbers, histories)
     if run.settings.task == "rating":
         rows = data.rows_for("rating")
         places, notes = _sample(data, rows, users, seed)

@@ -197,8 +197,8 @@ class HistoryGraphEngine:
         item = model.side_vectors(transformed, self._hidden(self._items, self._unknown_item), is_user=False)
         scores = torch.addmm(item.self_terms, users, item.vector.T)
         is_had = data.had_from[owners] < (stop - first).unsqueeze(1)
-        is_had = is_had.scatter(1, target.unsqueeze(1), False)
-        losses = torch.nn.functional.cross_entropy(scores.masked_fill(is_had, float("-inf")), target, reduction="none")
+        is_had.scatter_(1, target.unsqueeze(1), torch.zeros_like(target, dtype=torch.bool).unsqueeze(1))
+        losses = torch.nn.functional.cross_entropy(scores.masked_fill_(is_had, float("-inf")), target, reduction="none")
         weights = self._step_weights
         return (losses * weights).sum() / weights.sum()
 
@@ -236,10 +236,11 @@ class HistoryGraphEngine:
     def _update(self, gradient: Tensor) -> None:
         """RowAdam over the whole table, as far as rows are part of the step."""
         rows, lr = self._rows, self._lr
+        # No number of the host may go to the device while a graph is recorded: fills, not assignments.
         is_touched = torch.zeros_like(rows.count)
-        is_touched[self._first_row :] = 1.0
-        is_touched[self._data.user_ids[self._step_rows].flatten()] = 1.0
-        is_touched[0] = 0.0
+        is_touched[self._first_row :].fill_(1.0)
+        is_touched.index_fill_(0, self._data.user_ids[self._step_rows].flatten(), 1.0)
+        is_touched[:1].zero_()
         rows.count.add_(is_touched)
         rows.first_moment.add_(0.1 * is_touched * (gradient - rows.first_moment))
         rows.second_moment.add_(0.001 * is_touched * (gradient.square() - rows.second_moment))

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gmlfm.data.availability import Times
+from gmlfm.data.availability import Availability, Times
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.errors import DataError
 from gmlfm.training.sampling.negatives import Items, TrainingNegatives, training_sampler
@@ -166,12 +166,34 @@ class AvailabilitySampler:
 def training_negatives(data: Dataset, rows: Rows, split: str, options: BatchOptions) -> tuple[Rows, TrainingNegatives]:
     """The negatives of training rows, and the rows that have some.
 
-    With listing times and the split global-time: items of the whole catalogue that can be had at the row's time, and rows
-    that leave none are left out (the first sales of a market). Otherwise: items that occur in any interaction. In both never a
-    positive of the user that is visible in training.
+    With listing times of items that sell once and the split global-time: items of the whole catalogue that can be had at the
+    row's time, and rows that leave none are left out (the first sales of a market). Otherwise: items that occur in any
+    interaction. In both never a positive of the user that is visible in training.
     """
-    availability, n = data.availability, (options.n_negatives, options.seed, options.fresh)
-    if availability is None or split != "global-time":
+    return negatives_at_times(data, rows, data.availability if split == "global-time" else None, options)
+
+
+def row_availability(data: Dataset, split: str) -> Availability | None:
+    """What could be had at the time of each row, by listing times and by sales, as far as they are known; None where that is
+    everything. Sales count where the split is by time: else a held-out row would tell when its item was gone."""
+    if not data.has_all_times:
+        return None
+    ends = data.sells_once and split == "global-time"
+    listed = data.items.listed
+    if listed is None and not ends:
+        return None
+    times = data.interactions["time"]
+    if listed is None:
+        listed = pl.Series("listed", [None], dtype=times.dtype).new_from_index(0, len(data.items))
+    single_unit = data.single_unit_items if ends else np.zeros(len(data.items), bool)
+    return Availability.of(times, data.item_numbers, listed, single_unit)
+
+
+def negatives_at_times(
+    data: Dataset, rows: Rows, availability: Availability | None, options: BatchOptions
+) -> tuple[Rows, TrainingNegatives]:
+    n = (options.n_negatives, options.seed, options.fresh)
+    if availability is None:
         return rows, TrainingNegatives(training_sampler(data, rows), data.user_numbers[rows], *n)
     visible = rows[data.interactions["positive"].to_numpy()[rows]]
     available = AvailableItems(availability.start, availability.end, availability.row_times[rows])

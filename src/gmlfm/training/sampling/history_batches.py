@@ -162,6 +162,16 @@ class HistoryBatches:
         stands_alone: npt.NDArray[np.bool_] = (pairs[place] == own) & (first[place] < self.stops)
         return stands_alone
 
+    def _negatives_of(self, places: Rows, rng: np.random.Generator) -> Ints:
+        assert self._negatives is not None
+        return self._negatives.draw(places, rng) if self._negatives.fresh else self._fixed_negatives[places]
+
+    @cached_property
+    def _fixed_negatives(self) -> Ints:
+        """Those of all epochs, where they are not drawn anew."""
+        assert self._negatives is not None
+        return self._negatives.of_epoch(0)
+
     def _batch(self, starts: Longs, ends: Longs, rng: np.random.Generator, seed: tuple[int, ...]) -> HistoryBatch:
         """The pieces starts[p]:ends[p] of the rows."""
         histories = self.histories
@@ -188,7 +198,7 @@ class HistoryBatches:
         is_kept = rng.random(len(events), np.float32) >= self.dropout if self.dropout else np.ones(len(events), bool)
         negatives, rows = None, self.rows[places]
         if self._negatives is not None:
-            negatives = self._negatives.draw(self._place_of_negatives[places], rng)
+            negatives = self._negatives_of(self._place_of_negatives[places], rng)
         return HistoryBatch(
             self.encoded.user_side(self.users[places], rows),
             self.items[places],

@@ -1,0 +1,122 @@
+"""What is said of histories in settings: accepted, refused in a sentence, and what `auto` comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gmlfm.errors import OptionError
+from gmlfm.training.history_options import HistoryOptions
+from gmlfm.training.sampling.batches import ALL_NEGATIVES
+from gmlfm.training.settings import Settings
+
+
+def made(name: str = "fm", task: str = "topn", **given: Any) -> Settings:
+    return Settings.make(name, task, given)
+
+
+def resolved(
+    name: str = "fm", task: str = "topn", n: int = 1_000, ordered: bool = True, changes: bool = False, **given: Any
+) -> Settings:
+    return made(name, task, **given).for_data(is_ordered=ordered, n_candidates=n, changes_with_time=changes)
+
+
+@pytest.mark.parametrize(
+    ("given", "roles"),
+    [
+        ("past, last", ("last", "past")),
+        ("recent", ("recent",)),
+        (["last", "recent"], ("last", "recent")),
+        (("past",), ("past",)),
+        ("none", ()),
+        ([], ()),
+        ("auto", ()),
+    ],
+)
+def test_roles_are_a_list_in_any_order(given: Any, roles: tuple[str, ...]) -> None:
+    assert made(history=given).history.roles == roles
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"history": "lately"}, "history is 'lately'; expected auto, none, or some of last,recent,past."),
+        ({"history": "last,last"}, "expected auto, none, or some of"),
+        ({"history": ""}, "expected auto, none, or some of"),
+        ({"history": ["last", 3]}, "expected auto, none, or some of"),
+        ({"half_life": 0}, "half_life is 0"),
+        ({"half_life": -2}, "half_life is -2"),
+        ({"half_life": "nan"}, "half_life is nan"),
+        ({"history_length": 0}, "history_length is 0; expected 1 to 1,000,000."),
+        ({"history_dropout": 1}, "history_dropout is 1"),
+        ({"piece": 0}, "piece is 0"),
+    ],
+)
+def test_what_is_no_history_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message.replace(".", r"\.")):
+        made(**given)
+
+
+def test_auto_is_all_roles_for_topn_with_times_alone() -> None:
+    assert resolved(history="auto").history.roles == ("last", "recent", "past")
+    assert resolved(history="auto", ordered=False).history.history == "none"
+    assert resolved(task="implicit", history="auto").history.history == "none"
+    assert resolved(task="rating", history="auto").history.history == "none"
+    assert (
+        Settings.make("fm", "topn", {"history": "auto"}, "paper").for_data(is_ordered=True, n_candidates=9).history.roles == ()
+    )
+    assert resolved(task="rating", history="last").history.roles == ("last",)
+
+
+def test_without_an_order_an_explicit_history_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"history is 'last', but the data have no times .* ties = \"file\""):
+        resolved(history="last", ordered=False)
+
+
+def test_a_history_changes_what_is_usual_but_not_what_is_given() -> None:
+    usual = resolved(history="last")
+    assert (usual.training.loss, usual.training.schedule, usual.history.user_id) == ("softmax", "cosine", False)
+    given = resolved(history="last", loss="bpr", lr=0.5, user_id=True, n_negatives=3)
+    assert (given.training.loss, given.training.lr, given.history.user_id, given.batches.n_negatives) == ("bpr", 0.5, True, 3)
+    automatic = resolved(history="auto", lr=0.5)
+    assert (automatic.training.lr, automatic.training.loss) == (0.5, "softmax")
+    assert resolved(history="none").training == made().training
+    assert resolved(task="rating", history="last").training.loss == "squared"
+
+
+def test_negatives_are_all_items_or_many_or_those_of_a_row() -> None:
+    assert resolved(history="last", n=4_096).batches.n_negatives == ALL_NEGATIVES
+    assert resolved(history="last", n=4_097).batches.n_negatives == 512
+    assert resolved(history="last", n=100_000, n_negatives="all").batches.n_negatives == ALL_NEGATIVES
+    assert resolved("nfm", history="last").batches.n_negatives == 64
+    assert resolved("nfm", history="last", n=20).batches.n_negatives == 20
+    assert resolved(history="last", changes=True).batches.n_negatives == 64
+    assert resolved(history="last", changes=True, n_negatives=200).batches.n_negatives == 200
+    assert resolved(history="last", loss="squared").batches.n_negatives == made(loss="squared").batches.n_negatives
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"history": "last", "loss": "bpr"},
+        {"history": "last", "changes": True},
+        {"history": "auto", "ordered": False},
+        {"name": "nfm", "history": "last"},
+    ],
+)
+def test_all_negatives_are_refused_where_rows_cannot_share_them(given: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="negatives = all"):
+        resolved(**given, n_negatives="all")
+
+
+def test_settings_of_a_run_make_the_same_settings() -> None:
+    once = resolved(history="auto", half_life=3)
+    saved = once.to_dict()["settings"]
+    again = Settings.make("fm", "topn", saved).for_data(is_ordered=True, n_candidates=1_000)
+    assert again == once
+
+
+def test_the_defaults_read_no_history_by_themselves() -> None:
+    assert HistoryOptions().roles == ()
+    assert HistoryOptions(history="auto").roles == ()
