@@ -33,6 +33,9 @@ def weighted_sum(rows: Tensor, attributes: Attributes) -> Tensor:
     if ids.numel() == 0:
         return rows.new_zeros(*shape, rows.shape[-1])
     flat = (ids.flatten(0, -2), x.flatten(0, -2)) if ids.ndim > 1 else (ids.unsqueeze(0), x.unsqueeze(0))
+    if rows.is_cuda:  # the bag's way back sorts the ids, this one adds where they point
+        terms = rows.index_select(0, flat[0].flatten()).view(*flat[0].shape, -1)
+        return (terms * flat[1].unsqueeze(-1)).sum(-2).view(*shape, rows.shape[-1])
     total = functional.embedding_bag(flat[0], rows, per_sample_weights=flat[1], mode="sum")
     return total.view(*shape, rows.shape[-1])
 

@@ -27,7 +27,8 @@ class TrainingOptions:
     optimiser: Annotated[str, Setting("adam, adagrad or sgd, by rows of the table")] = "adam"
     lr: Annotated[float, Setting("learning rate", above=0, below=_LARGEST_LR, search=Real(1e-4, 3e-2))] = 3e-3
     weight_decay: Annotated[
-        float, Setting("decoupled decay of a step's rows", least=0, below=1, search=Choice((0.0, 0.001, 0.01, 0.1, 0.5)))
+        float,
+        Setting("decoupled decay of a step's rows", least=0, below=100, search=Choice((0.0, 0.001, 0.01, 0.1, 0.5, 1.0, 2.0))),
     ] = 0.0
     schedule: Annotated[
         Literal["constant", "cosine"],

@@ -17,6 +17,7 @@ from gmlfm.training.cold_start import ColdStartTrainer
 from gmlfm.training.engines import Engine, make_engine
 from gmlfm.training.engines.device_batch import DeviceBatch
 from gmlfm.training.engines.history import HistoryEngine
+from gmlfm.training.engines.history_graph import HistoryGraphEngine, ResidentHistories, fits
 from gmlfm.training.engines.sequences import SequenceEngine
 from gmlfm.training.options import TrainingOptions
 from gmlfm.training.probe import Probe, Reading
@@ -87,10 +88,17 @@ class RowTrainer(Trainer):
             if isinstance(self._batches, SequenceBatches):
                 self._engine = SequenceEngine(*parts, self.options.loss, self._batches)
             elif isinstance(self._batches, HistoryBatches):
-                self._engine = HistoryEngine(*parts, self.options.loss, self._batches, self._field_of_row)
+                self._engine = self._history_engine(self._batches)
             else:
                 self._engine = make_engine(*parts, self.options, self._field_of_row)
         return self._engine
+
+    def _history_engine(self, batches: HistoryBatches) -> Engine:
+        """On a GPU all there is to a step stands there, where that fits."""
+        if self.device.type == "cuda" and fits(batches, self.model, self.rows, self.options.loss):
+            self._resident = ResidentHistories(batches, self.device)
+            return HistoryGraphEngine(self.model, self.rows, self._resident, batches)
+        return HistoryEngine(self.model, self.rows, self.dense, self.options.loss, batches, self._field_of_row)
 
     def run_epoch(self, observer: Observer) -> float:
         # Dropout draws from torch's own stream; named by the epoch, a resumed run draws the same.

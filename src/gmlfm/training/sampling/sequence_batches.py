@@ -15,9 +15,9 @@ class SequenceBatches(HistoryBatches):
     """
 
     def _piece_starts(self, rng: np.random.Generator) -> Longs:
-        histories, length = self._histories, self.spec.length
+        histories, length = self.histories, self.spec.length
         half = max(1, length // 2)
-        events_before = self._stops - histories.starts[self.users]
+        events_before = self.stops - histories.starts[self.users]
         begins_user = np.diff(self.users, prepend=-1) != 0
         ends = np.append(np.flatnonzero(begins_user)[1:], len(self.users)) - 1
         is_short = np.zeros(histories.n_users, bool)
@@ -25,6 +25,6 @@ class SequenceBatches(HistoryBatches):
         # The first cut of a long user is where a sequence is full, or somewhat earlier.
         offset = rng.integers(0, half, histories.n_users)[self.users]
         number = np.where(is_short[self.users], 0, np.maximum(events_before - length + half + offset, 0) // half)
-        begins = begins_user | (np.diff(number, prepend=0) != 0) | self._stands_alone
-        begins[1:] |= self._stands_alone[:-1]
-        return np.append(np.flatnonzero(begins), len(self._rows))
+        begins = begins_user | (np.diff(number, prepend=0) != 0) | self.stands_alone
+        begins[1:] |= self.stands_alone[:-1]
+        return np.append(np.flatnonzero(begins), len(self.rows))
