@@ -202,12 +202,12 @@ class HistoryGraphEngine:
         weights = self._step_weights
         return (losses * weights).sum() / weights.sum()
 
-    def _history_sums(self, transformed: Tensor, first: Tensor, stop: Tensor) -> Tensor:
+    def _history_sums(self, transformed: Tensor, begin: Tensor, stop: Tensor) -> Tensor:
         """(B, D): each role's weights as a matrix rows x items, times the items' vectors in that role."""
         spec, n_items = self._spec, self._n_items
         vectors = self._model.history_vectors(transformed, self._hidden(self._roles, self._unknown_in_role))[:, 1:]
         places = stop.unsqueeze(1) - 1 - self._ages
-        is_earlier = places >= first.unsqueeze(1)
+        is_earlier = places >= begin.unsqueeze(1)
         items = self._data.events[places.clamp_min(0)]
         is_kept = is_earlier
         if self._dropout:
