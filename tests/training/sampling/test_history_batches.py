@@ -166,7 +166,9 @@ def test_what_was_before_the_windows_is_not_copied() -> None:
         here = world(unique_users(**changes), history_length=length, piece=3)
         for batch in here.batches.epoch(0):
             assert len(batch.events) <= len(batch) + length * (len(batch.pieces) - 1)
-            assert all((batch.had.stop - batch.had.start)[row] >= batch.row_stop[row] - batch.row_first[row] for row in range(3))
+            assert all(
+                (batch.had.stop - batch.had.start)[row] >= batch.row_stop[row] - batch.row_first[row] for row in range(3)
+            )
         check_epoch(here)
 
 
