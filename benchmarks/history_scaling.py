@@ -2,10 +2,10 @@
 
 python benchmarks/history_scaling.py [--threads 1]
 
-Rounds over made-up data of each size in turn; a step counts whole, its batch included. Items follow one popularity curve, Zipf's
-with exponent 1.1, so that a larger catalogue has a longer tail; `distinct rows` is how many rows of the table a step updates,
-which no way to take it can avoid. Two questions about length: users did so much before while `history_length` stays at its
-default, and `history_length` itself is so much. By processor time, which a busy machine disturbs less, and by the clock.
+Rounds over made-up data of each size in turn; a step counts whole, its batch included. Items follow one popularity curve,
+Zipf's with exponent 1.1, so that a larger catalogue has a longer tail; `distinct rows` is how many rows of the table a step
+updates, which no way to take it can avoid. Two questions about length: users did so much before while `history_length` stays at
+its default, and `history_length` itself is so much. By processor time, which a busy machine disturbs less, and by the clock.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class Contender:
         settings = Settings.make(
             model, "topn", {"history": ",".join(ROLES), "negatives": n_negatives, "history_length": length}
         )
-        options = BatchOptions(batch_size=BATCH_SIZE, n_negatives=n_negatives, cold_start_rate=settings.batches.cold_start_rate)
-        batches, n_rows = made_batches(n_items, n_events, options, settings.history)
+        sampling = BatchOptions(BATCH_SIZE, n_negatives=n_negatives, cold_start_rate=settings.batches.cold_start_rate)
+        batches, n_rows = made_batches(n_items, n_events, sampling, settings.history)
         built = settings.build()
         assert isinstance(built, GradientModel)
         self._trainer = RowTrainer(built, n_rows, settings.training, batches)
@@ -158,6 +158,7 @@ def main() -> None:
     parser.add_argument("--model", default="fm")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--negatives", type=int, default=512)
+    parser.add_argument("--piece", type=int, default=HistoryOptions().piece)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=8, help="of a round")
     parser.add_argument("--catalogue", type=int, default=100_000, help="items, where lengths are compared (default: 100000)")
@@ -165,18 +166,21 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     usual = HistoryOptions().history_length
-    rest, run = (options.negatives, options.threads), (options.rounds, options.steps)
-    print(f"{options.model}, K = 64, {BATCH_SIZE} rows, {options.negatives} negatives a step, {options.threads} threads")
+    run = options.rounds, options.steps
+    print(
+        f"{options.model}, K = 64, {BATCH_SIZE} rows in pieces of {options.piece}, {options.negatives} negatives a step, "
+        f"{options.threads} threads"
+    )
     if options.only in (None, "catalogue"):
-        by_size = {f"{n:,} items": Contender(options.model, n, N_EVENTS, usual, *rest) for n in CATALOGUES}
+        by_size = {f"{n:,} items": Contender(options, n, N_EVENTS, usual) for n in CATALOGUES}
         compare(f"by the catalogue, users of {N_EVENTS} earlier events and more", by_size, *run)
         del by_size
     if options.only in (None, "events"):
-        by_events = {f"{n:,} events before": Contender(options.model, options.catalogue, n, usual, *rest) for n in LENGTHS}
+        by_events = {f"{n:,} events before": Contender(options, options.catalogue, n, usual) for n in LENGTHS}
         compare(f"by what users did before, {options.catalogue:,} items, history_length {usual}", by_events, *run)
         del by_events
     if options.only in (None, "length"):
-        by_length = {f"history_length {n:,}": Contender(options.model, options.catalogue, 1000, n, *rest) for n in LENGTHS}
+        by_length = {f"history_length {n:,}": Contender(options, options.catalogue, 1000, n) for n in LENGTHS}
         compare(f"by history_length, {options.catalogue:,} items, users of 1,000 earlier events", by_length, *run)
 
 

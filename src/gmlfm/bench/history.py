@@ -92,8 +92,8 @@ class PlainTorch:
     ) -> None:
         if not batches.shares_negatives or not hasattr(model, "side_vectors"):
             raise OptionError(
-                "--against torch is the softmax over negatives that a step's rows share, and these data and settings do not train "
-                f"{settings.model} by it; take fm with loss = softmax, and data without listing times."
+                "--against torch is the softmax over negatives that a step's rows share, and these data and settings do not "
+                f"train {settings.model} by it; take fm with loss = softmax, and data without listing times."
             )
         if not once_an_item and not isinstance(model, FM):
             raise OptionError(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmlfm.kernels.cpu.parts import Parts
-from gmlfm.kernels.cpu.role_sums import _COLUMNS_PER_PART, _PIECES_PER_PART, CpuRoleSums
+from gmlfm.kernels.cpu.role_sums import _COLUMNS_PER_PART, _PIECES_PER_PART, CpuRoleSums, recent_starts
 from gmlfm.kernels.cpu.role_walks import PieceArrays
 from gmlfm.kernels.role_sums import Windows, role_sums, role_sums_backward
 
@@ -100,6 +100,29 @@ def test_what_left_a_window_leaves_nothing_behind(half_life: float) -> None:
     fast.forward(batch, vectors, summed=True)
     back = role_sums_backward(roles, half_life, Windows(*batch[:4]), N_ITEMS, gradient, summed=True)
     np.testing.assert_allclose(np.stack(fast.backward(gradient))[:, :-1], back[:, :-1], rtol=1e-5, atol=1e-5)
+
+
+def test_a_role_may_have_only_the_items_that_it_reads() -> None:
+    """The role last reads the items 0 and 1, past all."""
+    events, stop = np.array([3, 0, 2, 1], np.int32), np.array([2, 4])
+    batch = PieceArrays(events, np.ones(4, bool), np.zeros(2, np.int64), stop, np.array([0, 2]))
+    vectors = np.random.default_rng(0).normal(size=(2, 4, 3)).astype(np.float32)
+    fast, gradient = CpuRoleSums(("last", "past"), 5.5, SERIAL), np.ones((2, 3), np.float32)
+    sums = fast.forward(batch, [vectors[0, :2], vectors[1]], summed=True)
+    expected = role_sums(("last", "past"), 5.5, Windows(*batch[:4]), vectors, summed=True)
+    np.testing.assert_allclose(sums, expected, rtol=1e-5)
+    back = role_sums_backward(("last", "past"), 5.5, Windows(*batch[:4]), 4, gradient, summed=True)
+    last, past = fast.backward(gradient)
+    np.testing.assert_allclose(last, back[0, :2], rtol=1e-5)
+    np.testing.assert_allclose(past, back[1], rtol=1e-5)
+
+
+def test_recent_begins_where_weights_are_nothing_beside_the_youngest_kept_ones() -> None:
+    is_kept = np.ones(100, bool)
+    is_kept[90:] = False
+    starts, stops = np.array([0, 70, 0, 0]), np.array([100, 100, 50, 0])
+    assert recent_starts(is_kept, starts, stops, 1.0).tolist() == [57, 70, 17, 0]
+    assert recent_starts(is_kept, starts, stops, 50.0) is starts
 
 
 def test_threads_do_not_change_a_bit() -> None:

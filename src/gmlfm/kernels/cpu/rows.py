@@ -47,7 +47,10 @@ def release_slots(slot: Ints, rows: Ints, begin: int, end: int) -> None:
 
 @compiled
 def update(
-    rule: Rule,
+    optimiser: int,
+    lr: Any,
+    first_correction: Floats,
+    second_correction: Floats,
     values: Floats,
     first_moment: Floats,
     second_moment: Floats,
@@ -57,22 +60,22 @@ def update(
     i: int,
     weight_decay: Any,
 ) -> None:
-    """Update a row by row i of the gradients; updates: how many there were of each row."""
-    lr = rule.lr
+    """Update a row by row i of the gradients; updates: how many there were of each row. Whoever updates many takes the arrays
+    out of their tuples before the loop: that each time costs several times the update."""
     if weight_decay > 0:
         for k in range(values.shape[1]):
             values[row, k] *= _ONE - lr * weight_decay
-    if rule.optimiser == SGD:
+    if optimiser == SGD:
         for k in range(values.shape[1]):
             values[row, k] -= lr * gradients[i, k]
-    elif rule.optimiser == ADAGRAD:
+    elif optimiser == ADAGRAD:
         for k in range(values.shape[1]):
             first_moment[row, k] += gradients[i, k] * gradients[i, k]
             values[row, k] -= lr * gradients[i, k] / (np.sqrt(first_moment[row, k]) + _ADAGRAD_EPSILON)
     else:
         updates[row, 0] += _ONE
-        count = min(int(updates[row, 0]), rule.first_correction.size - 1)
-        step, scale = lr * rule.first_correction[count], rule.second_correction[count]
+        count = min(int(updates[row, 0]), first_correction.size - 1)
+        step, scale = lr * first_correction[count], second_correction[count]
         for k in range(values.shape[1]):
             gradient = gradients[i, k]
             mean = _BETA_1 * first_moment[row, k] + _NEW_1 * gradient
@@ -83,7 +86,20 @@ def update(
 
 @compiled
 def update_row(rule: Rule, rows: Rows, row: int, gradients: Floats, i: int) -> None:
-    update(rule, rows.table, rows.first_moment, rows.second_moment, rows.updates, row, gradients, i, rule.weight_decay)
+    update(
+        rule.optimiser,
+        rule.lr,
+        rule.first_correction,
+        rule.second_correction,
+        rows.table,
+        rows.first_moment,
+        rows.second_moment,
+        rows.updates,
+        row,
+        gradients,
+        i,
+        rule.weight_decay,
+    )
 
 
 @compiled
@@ -91,4 +107,17 @@ def update_dense(rule: Rule, dense: Dense, gradients: Floats) -> None:
     """By the first row of the gradients, without weight decay."""
     if rule.optimiser != ADAM:
         dense.updates[0, 0] += _ONE  # Adam counts by itself
-    update(rule, dense.values, dense.first_moment, dense.second_moment, dense.updates, 0, gradients, 0, np.float32(0.0))
+    update(
+        rule.optimiser,
+        rule.lr,
+        rule.first_correction,
+        rule.second_correction,
+        dense.values,
+        dense.first_moment,
+        dense.second_moment,
+        dense.updates,
+        0,
+        gradients,
+        0,
+        np.float32(0.0),
+    )

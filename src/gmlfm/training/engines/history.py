@@ -115,7 +115,7 @@ class HistoryEngine:
 
     def _role_vectors(self, rows: Tensor, role_side: Attributes, n_earlier: tuple[int, ...]) -> tuple[Tensor, ...]:
         """By role, (M, D): what each of the step's earlier items adds."""
-        return torch.split(self.model.history_vectors(rows, role_side), list(n_earlier))  # type: ignore[no-any-return, no-untyped-call]
+        return torch.split(self.model.history_vectors(rows, role_side), list(n_earlier))
 
     def _columns(self, batch: HistoryBatch, drawn: Ints) -> Columns:
         """Masked are the items that a row's user had before, not the target."""
