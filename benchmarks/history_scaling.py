@@ -86,10 +86,10 @@ def made_batches(n_items: int, n_events: int, options: BatchOptions, history: Hi
 class Contender:
     """Training on data of one size; goes through epoch after epoch."""
 
-    def __init__(self, model: str, n_items: int, n_events: int, length: int, n_negatives: int, threads: int) -> None:
-        settings = Settings.make(
-            model, "topn", {"history": ",".join(ROLES), "negatives": n_negatives, "history_length": length}
-        )
+    def __init__(self, options: argparse.Namespace, n_items: int, n_events: int, length: int) -> None:
+        n_negatives = options.negatives
+        given = {"history": ",".join(ROLES), "negatives": n_negatives, "history_length": length, "piece": options.piece}
+        settings = Settings.make(options.model, "topn", given)
         sampling = BatchOptions(BATCH_SIZE, n_negatives=n_negatives, cold_start_rate=settings.batches.cold_start_rate)
         batches, n_rows = made_batches(n_items, n_events, sampling, settings.history)
         built = settings.build()
@@ -100,7 +100,7 @@ class Contender:
         count_rows(self._trainer, self.n_distinct)
         self.clock_seconds: list[float] = []
         self.busy_seconds: list[float] = []
-        self.round(3)
+        self.round(batches.steps_per_epoch)  # memory that is touched for the first time costs by itself
         self.clock_seconds.clear()
         self.busy_seconds.clear()
 

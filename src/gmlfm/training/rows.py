@@ -60,6 +60,14 @@ class RowOptimiser(ABC):
         """The tensors that a checkpoint must hold."""
 
 
+def zeros_beside(table: Tensor) -> Tensor:
+    """As torch.zeros_like. Large arrays of NumPy's lie in large pages of memory where the system has them, so that rows that
+    lie anywhere are found at once."""
+    if table.device.type != "cpu":
+        return torch.zeros_like(table)
+    return torch.from_numpy(np.zeros(tuple(table.shape), np.dtype(str(table.dtype).removeprefix("torch."))))
+
+
 class RowAdam(RowOptimiser):
     """Lazy Adam.
 
@@ -70,7 +78,7 @@ class RowAdam(RowOptimiser):
 
     def __init__(self, table: Tensor, lr: float, weight_decay: float = 0.0) -> None:
         super().__init__(table, lr, weight_decay)
-        self.first_moment, self.second_moment = torch.zeros_like(table), torch.zeros_like(table)
+        self.first_moment, self.second_moment = zeros_beside(table), zeros_beside(table)
         self.count = torch.zeros(len(table), 1, dtype=table.dtype, device=table.device)
 
     def change(self, rows: Tensor, gradient: Tensor) -> Tensor:
