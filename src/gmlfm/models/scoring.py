@@ -183,7 +183,7 @@ class RowScorer:
     def _folds(self, users: UserSide) -> bool:
         """Whether a newcomer's own row is fitted to what they chose: where the model has no other use for it."""
         is_newcomer = len(users) == 1 and users.numbers[0] < 0
-        return users.history is not None and len(users.history.items) > 0 and is_newcomer and not self.model.whole_table
+        return users.history is not None and len(users.history.items) > 0 and is_newcomer and self.model.folds_in
 
     def _with_own_row(self, side: Attributes, own_row: Tensor | None) -> tuple[Tensor, Attributes]:
         """The distinct rows of the user side, and their places; a newcomer's own row stands in for their id."""
