@@ -9,7 +9,7 @@ import pytest
 
 SOURCES = Path(__file__).parent.parent / "src" / "gmlfm"
 # What others may import of the models: the protocol, the registry, the settings, and what trainers work on.
-OPEN = {"base", "registry", "settings", "gradient", "frozen"}
+OPEN = {"base", "registry", "settings", "gradient", "frozen", "history"}
 # The trainer of episodic models, and the scikit-learn estimators, which are GML-FM by name.
 EXCEPTIONS = {("training/episode_trainer.py", "episodic"), ("fitting/plan.py", "episodic"), ("estimators.py", "gmlfm")}
 

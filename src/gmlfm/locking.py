@@ -16,7 +16,7 @@ from pathlib import Path
 from gmlfm.errors import DataError
 from gmlfm.storage import refuse_unreadable_name
 
-_PAUSE = 0.05
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # who writes a line of the log is done within milliseconds
 
 
 class LockedError(DataError):
@@ -27,7 +27,7 @@ class LockedError(DataError):
 def locked(folder: Path, name: str, seconds: float, what: str) -> Iterator[None]:
     """Holds the folder's lock of this name; whoever has it for so many seconds more is named in the refusal."""
     refuse_unreadable_name(folder)
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, _SHORTEST_PAUSE
     while True:
         handle = _open(folder, name)
         try:
@@ -42,7 +42,8 @@ def locked(folder: Path, name: str, seconds: float, what: str) -> Iterator[None]
                 raise LockedError(f"{folder} {what} by {_holder(handle)}; try again when it is done.")
         finally:
             os.close(handle)
-        time.sleep(_PAUSE)
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def _open(folder: Path, name: str) -> int:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gmlfm import load_dataset
 from gmlfm.cli import main
 
 
@@ -47,3 +48,17 @@ def test_a_description_is_replaced_by_force_only(shop: Path, capsys: pytest.Capt
     assert main(command) == 2
     assert "exists already; it was left as it is" in capsys.readouterr().err
     assert main([*command, "--force"]) == 0
+
+
+def test_a_log_of_events_is_ready_to_train_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kinds = ("view", "purchase", "refund")
+    rows = [f"v{n % 7},i{n % 11},{kinds[n % 3]},{1_600_000_000 + n}" for n in range(90)]
+    (tmp_path / "log.csv").write_text("visitor_id,item_id,event_type,timestamp\n" + "\n".join(rows) + "\n")
+    assert main(["init", str(tmp_path / "log.csv"), "--out", str(tmp_path / "dataset.toml")]) == 0
+    output = capsys.readouterr()
+    assert "kinds of events" in output.out + output.err
+    text = (tmp_path / "dataset.toml").read_text()
+    assert 'targets = ["purchase"]' in text
+    assert 'history_events = ["purchase", "view"]     # without what takes back: refund' in text
+    data = load_dataset(tmp_path)
+    assert (data.n_interactions, data.history_rows.height) == (30, 30)

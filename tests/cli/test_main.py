@@ -16,7 +16,7 @@ from gmlfm.errors import DataError
 
 VERBS = (
     *("demo", "init", "models", "settings", "data", "train", "evaluate", "tune", "compare"),
-    *("recommend", "predict", "explain", "similar", "attributes", "sold", "back", "add-items", "forget", "bench"),
+    *("recommend", "predict", "explain", "similar", "attributes", "observe", "sold", "back", "add-items", "forget", "bench"),
 )
 
 

@@ -68,3 +68,12 @@ def test_any_dataset_can_be_described(data: Dataset) -> None:
 
 def test_repeated_pairs_do_not_make_the_data_denser() -> None:
     assert describe(plain([1, 1, 1, 2], [1, 1, 1, 2])).sparsity == pytest.approx(0.5)
+
+
+def test_history_rows_are_counted_by_their_reason() -> None:
+    table = {"u": [1, 1, 1, 2], "i": [1, 1, 2, 1], "e": ["buy", "buy", "see", "buy"], "t": [1, 2, 2, 3]}
+    spec = {"user": "u", "item": "i", "time": "t", "event": "e", "targets": ["buy"]}
+    summary = describe(Dataset.from_tables(table, schema={"interactions": spec}))
+    assert (summary.history_rows, summary.interactions) == (2, 2)
+    assert "history alone, never learned as targets: 1 merged repeats and 1 events that are no buy." in summary.notes
+    assert summary.tied_rows == 0.5

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmlfm import Dataset
-from gmlfm.data.events import check_kinds, event_notes, history_alone, no_history
+from gmlfm.data.events import EventRoles, KindTally, history_alone, no_history
 from gmlfm.data.schema import InteractionsSchema
 from gmlfm.errors import DataError, SchemaError
 from tests.data.slow_history import Row, is_earlier, slow_history
@@ -172,13 +173,24 @@ def test_kinds_may_be_numbers() -> None:
     assert (data.n_interactions, data.history_rows.height) == (1, 1)
 
 
-def test_many_kinds_are_named_shortly() -> None:
-    spec = InteractionsSchema("u", "i", event="e", targets=("buy",))
-    with pytest.raises(DataError) as caught:
-        check_kinds([f"kind {number}" for number in range(100_000)], spec, "t.csv")
-    assert len(str(caught.value)) < 500
-    assert event_notes(0, 9, list("gfedcba"), 10)[0].count("(a, b, c, d, e, ...)") == 1
-    assert event_notes(0, 0, [], 10) == []
+def test_a_table_in_pieces_is_told_of_as_a_whole_and_shortly() -> None:
+    spec = InteractionsSchema("u", "i", event="e", targets=("kind 7", "late"), history_events=("kind 7",))
+    kinds = pl.Series([f"kind {number}" for number in range(20_000)] + [None, "late"])
+    sentences = []
+    for n_pieces in (1, 7):
+        tally = KindTally(spec)
+        for piece in np.array_split(np.arange(len(kinds)), n_pieces):
+            tally.add(kinds[piece], EventRoles.of(kinds[piece], spec, len(piece)))
+        tally.check("t.csv")
+        assert (tally.n_alone, len(tally._kinds) < 1_010) == (0, True)
+        sentences.append(tally.notes())
+    assert sentences[0] == sentences[1]
+    assert "20,000 of 20,002 rows of the interactions are left out: their event (kind 0, kind 1, kind 10," in sentences[0][1]
+    tally = KindTally(replace(spec, targets=("kynd 3",)))
+    tally.add(kinds, EventRoles.of(kinds, spec, len(kinds)))
+    with pytest.raises(DataError, match=r"no row of t\.csv has it in 'e'; did you mean") as caught:
+        tally.check("t.csv")
+    assert len(str(caught.value)) < 200
 
 
 def test_history_rows_stand_in_the_order_of_the_file() -> None:

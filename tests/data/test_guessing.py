@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
+from gmlfm import Dataset
 from gmlfm.data.guessing import guess_schema
 from gmlfm.data.schema import Field
+from gmlfm.data.schema_toml import to_toml
 from gmlfm.errors import DataError, SchemaError
 
 ORDERS = pl.DataFrame(
@@ -107,3 +111,26 @@ def test_an_id_is_found_where_a_few_lines_stand_twice() -> None:
     media = pl.DataFrame({"mark": [f"A {n}" for n in range(20)] + ["A 4"], "kind": ["a", "b", "c"] * 7})
     guess = guess_schema({"interactions": rows, "items": media}, known_roles=True)
     assert (guess.schema.interactions.item, guess.schema.items and guess.schema.items.id) == ("copy", "mark")
+
+
+def test_a_column_of_events_says_what_is_learned_and_what_is_history() -> None:
+    n = 60
+    log = pl.DataFrame(
+        {
+            "visitor_id": [f"v{row % 7}" for row in range(n)],
+            "item_id": [f"i{row % 11}" for row in range(n)],
+            "event_type": [("view", "cart", "remove_from_cart", "purchase")[row % 4] for row in range(n)],
+            "channel": [("web", "app")[row % 2] for row in range(n)],
+        }
+    )
+    guess = guess_schema({"log.csv": log})
+    interactions = guess.schema.interactions
+    assert (interactions.event, interactions.targets) == ("event_type", ("purchase",))
+    assert interactions.history_events == ("cart", "purchase", "view")
+    assert guess.reasons["interactions.event"] == "kinds of events: cart, purchase, remove_from_cart, view"
+    assert "event_type" not in guess.reasons["interactions.unused"]
+    text = to_toml(replace(guess.schema, interactions=replace(interactions, path="log.csv")), guess.reasons)
+    assert 'targets = ["purchase"]                    # what is learned and recommended; the other kinds are history' in text
+    data = Dataset.from_tables(log, schema=guess.schema)
+    assert (data.n_interactions, data.history_rows["is_had"].any()) == (15, False)
+    assert guess_schema({"log.csv": log.drop("event_type")}).schema.interactions.event is None

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gmlfm import Schema
+from gmlfm.data.histories import Histories, visible_rows
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.restoring import restore
 from gmlfm.data.sources.preparing import prepare
@@ -63,6 +64,19 @@ def test_candidates_are_those_of_memory(tmp_path: Path, shape: str, split: str) 
         assert hidden[user].isdisjoint(drawn.tolist())
         if expected.times is not None:
             assert pools.can_be_had(drawn, expected.times[row : row + 1]).all()
+
+
+@pytest.mark.parametrize(("shape", "split"), [*CASES, ("no-time", "random"), ("context", "leave-one-out")])
+def test_histories_are_those_of_memory(tmp_path: Path, shape: str, split: str) -> None:
+    prepared = prepared_from(tmp_path, shape, split)
+    sample = sampled(prepared)
+    data, parts, _ = restore(prepared)
+    expected = Histories.of(data, visible_rows(parts, "validation")).before(Candidates.of_part(data, parts, "validation").rows)
+    history = sample.users.history
+    assert history is not None
+    assert len(expected.items) > len(sample.items)
+    np.testing.assert_array_equal(history.starts, expected.starts)
+    np.testing.assert_array_equal(history.items, expected.items)
 
 
 def _known(prepared: PreparedData) -> dict[int, set[int]]:

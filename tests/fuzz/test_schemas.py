@@ -21,6 +21,7 @@ TABLES: dict[str, dict[str, list[Any]]] = {
         "stars": [5, 3, None, 1],
         "n": [1, 2, 1, 1],
         "device": ["web", "app", None, "web"],
+        "event": ["see", "buy", "buy", None],
     },
     "users": {"buyer": ["b1", "b2"], "city": ["Rome", None], "age": [30.5, None]},
     "items": {"sku": ["s1", "s2"], "tags": ["a|b", ""], "price": [1.5, 2], "name": ["One", None], "since": [1, 2]},
@@ -36,6 +37,10 @@ SCHEMA: dict[str, Any] = {
         "positive": "stars >= 2",
         "weight": "n",
         "repeats": "merge",
+        "ties": "strict",
+        "event": "event",
+        "targets": ["buy"],
+        "history_events": ["see", "buy"],
         "context": {"device": "category"},
     },
     "users": {"id": "buyer", "fields": {"city": "category", "age": "number"}},
@@ -57,6 +62,9 @@ item = "sku"
 time = "when"
 positive = "n >= 1 and (sku != 's9' or not buyer in ('x', 'y'))"
 context = { device = "category" }
+event = "what"
+targets = ["buy"]
+ties = "file"
 
 [items]
 path = "i.csv"
@@ -113,7 +121,7 @@ def built(_: Path, schema: Any) -> None:
 
 
 def loaded(folder: Path, toml: bytes) -> None:
-    (folder / "t.csv").write_text("buyer,sku,when,n,device\nb1,s1,5,1,web\nb2,s2,6,2,app\nb1,s2,7,1,\n")
+    (folder / "t.csv").write_text("buyer,sku,when,n,device,what\nb1,s1,5,1,web,buy\nb2,s2,6,2,app,see\nb1,s2,7,1,,buy\n")
     (folder / "i.csv").write_text("sku,tags,price\ns1,a|b,1.5\ns2,,2\n")
     (folder / "dataset.toml").write_bytes(toml)
     load_dataset(folder)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gmlfm.data.attributes import AttributeTable, FieldCode
 from gmlfm.data.encoding import Encoded
+from gmlfm.data.histories import History
 from gmlfm.models.base import FitInputs, Ints, Layout, Model, Positives, Ratings, UserSide
 from gmlfm.models.gradient import Attributes, GradientModel
 from gmlfm.models.pairwise import PairwiseModel
@@ -123,8 +124,8 @@ def attribute_inputs(label_scale: tuple[float, float] = (0.0, 1.0)) -> FitInputs
 
 
 def users_of(numbers: npt.NDArray[Any] | list[int], history: list[int] | None = None) -> UserSide:
-    """Users of whom a model knows the number, and perhaps a history that comes with the question."""
-    chosen = None if history is None else np.array(history, np.int32)
+    """Users of whom a model knows the number, and perhaps a history that comes with the question, the same for all."""
+    chosen = None if history is None else History.of([history] * len(numbers))
     return UserSide(np.array(numbers, np.int32), AttributeTable(*_nothing(len(numbers))), chosen)
 
 

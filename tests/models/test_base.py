@@ -10,6 +10,7 @@ from torch import Tensor
 
 import gmlfm
 from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.histories import History
 from gmlfm.errors import NotSupportedError, OptionError
 from gmlfm.models import base
 from gmlfm.models.base import FitInputs, FitReport, Floats, Inputs, Ints, ItemSide, Layout, Model, Plan, UserSide
@@ -152,12 +153,14 @@ def test_what_a_model_goes_by_for_newcomers_follows_from_its_inputs() -> None:
 
 def test_users_are_taken_in_slices() -> None:
     attributes = AttributeTable(np.arange(6, dtype=np.int32).reshape(3, 2), np.ones((3, 2), np.float32))
-    users = UserSide(np.array([7, 8, 9], np.int32), attributes, np.array([1], np.int32))
+    users = UserSide(np.array([7, 8, 9], np.int32), attributes, History.of([[1], [2, 0], [3]]))
     chosen = users.slice(1, 5)
     assert len(users) == 3
     assert chosen.numbers.tolist() == [8, 9]
     assert chosen.attributes.ids.tolist() == [[2, 3], [4, 5]]
-    assert chosen.history is users.history
+    assert chosen.history is not None
+    assert [chosen.history.of_user(user).tolist() for user in range(2)] == [[2, 0], [3]]
+    assert UserSide(users.numbers, attributes).slice(1, 5).history is None
 
 
 def test_the_layout_tells_fields_and_rows() -> None:

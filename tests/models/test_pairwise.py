@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.histories import History
 from gmlfm.errors import OptionError
 from gmlfm.models.base import ItemSide, UserSide
 from gmlfm.models.fm import FM
@@ -196,7 +197,7 @@ def test_a_newcomers_history_counts(cls: type[PairwiseModel]) -> None:
     attributes = AttributeTable(np.array([[1, 9]], np.int32), np.ones((1, 2), np.float32))
     stranger, newcomer = (
         model.score_all(UserSide(np.array([-1], np.int32), attributes, history), ITEMS)[0]
-        for history in (None, np.array([1], np.int32))
+        for history in (None, History.of([[1]]))
     )
     assert np.isfinite(newcomer).all()
     assert np.abs(newcomer - stranger).max() > 1e-3

@@ -13,6 +13,7 @@ import torch
 
 from gmlfm import Dataset, Recommender
 from gmlfm.data.attributes import AttributeTable, FieldCode
+from gmlfm.data.histories import History
 from gmlfm.errors import DataError
 from gmlfm.fitting import FittedRun
 from gmlfm.models.base import Layout, UserSide
@@ -142,7 +143,7 @@ def test_a_history_gives_a_newcomer_a_row_of_their_own(board: Dataset, fitted: F
     attributes.ids[0, 0] = run.inputs.layout.id_field("user").unknown_row
     plain, folded = (
         scorer.score_all(UserSide(np.array([-1], np.int32), attributes, history), board.seen_items)[0]
-        for history in (None, np.array([1, 3], np.int32))
+        for history in (None, History.of([[1, 3]]))
     )
     others = np.setdiff1d(np.arange(len(board.seen_items)), [1, 3])
     assert (folded - plain)[[1, 3]].mean() > (folded - plain)[others].mean() + 1e-3

@@ -42,7 +42,7 @@ def test_every_setting_has_a_meaning_a_kind_a_range_and_a_default(name: str) -> 
             assert row["kind"] in ("int", "float", "bool", "str"), f"{shown} has no kind"
             assert row["range"], f"{shown} has neither a range nor choices"
             assert row["default"] not in (None, ""), f"{shown} has no default"
-            assert row["of"] in ("model", "training", "batches")
+            assert row["of"] in ("model", "training", "batches", "history")
         # The defaults of the table are settings themselves, and no setting is missing from it.
         settings = Settings.make(name, task, {row["name"]: row["default"] for row in rows})
         assert settings.to_dict()["settings"].keys() <= {row["name"] for row in rows}
@@ -51,7 +51,8 @@ def test_every_setting_has_a_meaning_a_kind_a_range_and_a_default(name: str) -> 
 
 def test_the_settings_that_all_trained_models_share() -> None:
     rows = {row["name"]: row for row in settings_table()}
-    assert rows.keys() == applicable(MODELS["fm"])["training"].keys() | applicable(MODELS["fm"])["batches"].keys()
+    shared = applicable(MODELS["fm"])
+    assert rows.keys() == shared["training"].keys() | shared["batches"].keys() | shared["history"].keys()
     assert all(row["meaning"] and row["range"] for row in rows.values())
     assert (rows["batch_size"]["default"], rows["batch_size"]["range"]) == ("auto", "auto or 1 to 16,777,216")
     assert rows["engine"]["range"] == "auto, compiled, eager"

@@ -16,7 +16,7 @@ from gmlfm.cli.output import console_for, note, print_json, verbatim
 from gmlfm.cli.summary import show_summary
 from gmlfm.data.describe import describe
 from gmlfm.data.sources import data_roots, load_dataset
-from gmlfm.data.sources.bazaar import Market, write_bazaar
+from gmlfm.data.sources.bazaar import BUILT_IN, Market, built_in, write_bazaar
 from gmlfm.data.sources.catalogue import SOURCES, Source
 from gmlfm.data.sources.fetch import accept_terms, get_dataset, source_of, terms_to_accept
 from gmlfm.data.sources.named import folder_of, locate, others
@@ -64,7 +64,7 @@ def run_list(options: argparse.Namespace) -> None:
                 "about": source.about,
                 "here": str(folder) if folder else None,
                 "bytes": _size(folder) if folder else 0,
-                "how": "built in" if name == "bazaar" else _way(source),
+                "how": "built in" if name in BUILT_IN else _way(source),
                 "terms": source.terms,
             }
         )
@@ -78,7 +78,7 @@ def run_list(options: argparse.Namespace) -> None:
     for heading in ("name", "what it is", "here", "how to get it"):
         table.add_column(heading, overflow="fold", no_wrap=heading in ("name", "here"))
     for row in rows:
-        size = f"{row['bytes'] / 1e6:,.1f} MB" if row["here"] else "yes" if row["name"] == "bazaar" else "-"
+        size = f"{row['bytes'] / 1e6:,.1f} MB" if row["here"] else "yes" if row["name"] in BUILT_IN else "-"
         # The names of files are long; `data get` tells them.
         how = "local files (--from)" if row["how"].startswith("--from") else row["how"]
         table.add_row(verbatim(row["name"]), row["about"], size, how + (", terms to accept" if row["terms"] else ""))
@@ -125,19 +125,19 @@ def _add_get(verbs: Any) -> None:
 
 def run_get(options: argparse.Namespace) -> None:
     source_of(options.name)
-    if options.name != "bazaar" and (options.users is not None or options.purchases is not None):
+    if options.name not in BUILT_IN and (options.users is not None or options.purchases is not None):
         raise OptionError(f"--users and --purchases belong to bazaar, not to {options.name}.")
     root = Path(options.data_root) if options.data_root else next(data_roots())
     _agree(options, root)
     market = None
-    if options.name == "bazaar":
-        default = Market()
+    if options.name in BUILT_IN:
+        default = BUILT_IN[options.name]
         users = default.n_users if options.users is None else options.users
         purchases = round(users * default.n_purchases / default.n_users) if options.purchases is None else options.purchases
         if options.users is None and options.purchases is not None:
             users = max(1, round(purchases * default.n_users / default.n_purchases)) if purchases > 0 else 1
-        market = Market(users, purchases, options.seed)
-    with activity(f"getting {options.name}", "parts" if options.name == "bazaar" else "bytes") as shown:
+        market = Market(users, purchases, options.seed, default.version)
+    with activity(f"getting {options.name}", "parts" if options.name in BUILT_IN else "bytes") as shown:
         folder = get_dataset(
             options.name,
             root,
@@ -229,11 +229,11 @@ def run_prepare(options: argparse.Namespace) -> None:
     if options.rows_in_memory < 1:
         raise OptionError(f"--rows-in-memory is {options.rows_in_memory}; expected 1 or more.")
     located = locate(options.data, options.data_root)
-    with tempfile.TemporaryDirectory() as built_in:
+    with tempfile.TemporaryDirectory() as temporary:
         if located is None:
             with activity("making the built-in market"):
-                write_bazaar(Market(), Path(built_in) / "bazaar")
-            located = locate(Path(built_in) / "bazaar")
+                write_bazaar(built_in(options.data) or Market(), Path(temporary) / "bazaar")
+            located = locate(Path(temporary) / "bazaar")
             assert located is not None
         with activity("counting rows") as shown:
             prepared = prepare(

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _OUT = "runs/demo"
 NEWCOMER = {"age": "20-29", "region": "Osaka"}
-_DAY = 86_400_000_000
 # Any order that knows nothing, ten places of a hundred: 10 / 100, and the sum of 1 / log2(place + 1) over ten places / 100.
 CHANCE = {"hr@10": 0.1, "ndcg@10": sum(1 / math.log2(place + 1) for place in range(1, 11)) / 100}
 
@@ -55,13 +54,13 @@ class OracleScores:
 
     def __init__(self, market: Market, data: Dataset) -> None:
         self._oracle, self._numbers = Oracle(market), item_number(data.items.ids).to_numpy()
-        self._days = data.interactions["time"].to_numpy() // _DAY
+        self._seconds = data.interactions["time"].to_numpy() // 1_000_000
 
     def score_pairs(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
         assert rows is not None
-        days = np.repeat(self._days[rows], items.shape[1])
+        seconds = np.repeat(self._seconds[rows], items.shape[1])
         repeated = np.repeat(users.astype(np.int64), items.shape[1])
-        return self._oracle.score(repeated, self._numbers[items.ravel()], days).reshape(items.shape).astype(np.float32)
+        return self._oracle.score(repeated, self._numbers[items.ravel()], seconds).reshape(items.shape).astype(np.float32)
 
     def score_all(self, users: Any, items: Any, rows: Rows | None = None) -> Any:
         return self.score_pairs(users, np.tile(items, (len(users), 1)), rows)

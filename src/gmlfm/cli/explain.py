@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -64,7 +63,7 @@ def run(options: argparse.Namespace) -> None:
             largest_terms = {field_names(fields): value for fields, value in list(grouped.items())[: options.n]}
             write_picture(signed_bars(largest_terms, "what it adds to the score"), title, picture)
     if options.json:
-        terms, by_fields = [asdict(term) for term in explanation.terms], _listed(explanation.by_fields())
+        terms, by_fields = [term.to_dict() for term in explanation.terms], _listed(explanation.by_fields())
         against_other = {"against": _listed(grouped)} if options.against else {}
         print_json({"score": explanation.score, "terms": terms, "by_fields": by_fields, **against_other})
         return

@@ -82,7 +82,7 @@ def show(inspected: Inspected, console: Console) -> None:
 
 def _columns(title: str, spec: InteractionsSchema | SideSchema) -> list[tuple[str, str, str]]:
     """Of each column that is used: its key in the reasons, its name, and what it is."""
-    roles = ("user", "item", "time", "label", "weight") if isinstance(spec, InteractionsSchema) else ("id", "title")
+    roles = ("user", "item", "time", "label", "weight", "event") if isinstance(spec, InteractionsSchema) else ("id", "title")
     rows = [(f"{title}.{role}", str(getattr(spec, role)), role) for role in roles if getattr(spec, role) is not None]
     fields: tuple[Field, ...] = () if isinstance(spec, InteractionsSchema) else spec.fields
     return rows + [(f"{title}.fields.{field.name}", field.name, field.kind) for field in fields]

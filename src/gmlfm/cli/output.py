@@ -58,13 +58,16 @@ def print_json(value: Any) -> None:
 
 
 @contextmanager
-def warnings_as_notes(console: Console) -> Iterator[None]:
-    """Prints what the library warns of within the block, each message once."""
+def warnings_as_notes(console: Console, noted: set[str] | None = None) -> Iterator[None]:
+    """Prints what the library warns of within the block, each message once, and none of those `noted` before."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
+    noted = set() if noted is None else noted
     for message in dict.fromkeys(str(warning.message) for warning in caught if warning.category is UserWarning):
-        note(console, message)
+        if message not in noted:
+            note(console, message)
+        noted.add(message)
 
 
 def note(console: Console, message: str) -> None:

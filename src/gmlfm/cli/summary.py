@@ -20,6 +20,8 @@ def show_summary(summary: Summary, console: Console, next_command: str = "") -> 
     console.print(counts)
     if summary.positives < summary.interactions:
         console.print(f"{summary.positives:,} interactions are positive.")
+    if summary.tied_rows:
+        console.print(f"{summary.tied_rows:.1%} of the positive rows have the time of another row of their user.")
     console.print(_fields(summary, console.width))
     console.print("[bold]The long tail[/]: items by how often they occur, how many, and their share of all rows")
     most = max((step.items for step in summary.tail), default=0)

@@ -10,7 +10,7 @@ import polars as pl
 
 from gmlfm.data.columns import IdType, Origin, as_field, as_ids, as_number, as_text, column, finite
 from gmlfm.data.dataset import Dataset, Side
-from gmlfm.data.events import EventRoles, check_kinds, event_kinds, event_notes, history_alone, no_history
+from gmlfm.data.events import EventRoles, KindTally, event_kinds, history_alone, no_history
 from gmlfm.data.row_filter import chosen_rows, left_out_note, nothing_used, rows_that_hold, used_rows
 from gmlfm.data.schema import InteractionsSchema, Schema, SideSchema
 from gmlfm.data.times import ambiguity_warning, as_times
@@ -97,11 +97,11 @@ class Builder:
         roles = EventRoles.of(kinds, spec, table.height)
         if kinds is None:
             return table, origin, roles
-        check_kinds(kinds.drop_nulls().unique().to_list(), spec, origin.name)
+        tally = KindTally(spec)
+        tally.add(kinds, roles)
+        tally.check(origin.name)
+        self._warnings += tally.notes()
         is_used = roles.is_used
-        unused = kinds.filter(~is_used)
-        names = unused.drop_nulls().unique().to_list()
-        self._warnings += event_notes(kinds.null_count(), len(unused), names, table.height)
         if not is_used.all():
             table, origin = chosen_rows(table, is_used, origin)
             self._origins["interactions"] = origin

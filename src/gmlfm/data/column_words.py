@@ -18,6 +18,17 @@ ITEM_WORDS = _words(
     "goods game recipe restaurant business"
 )
 EVENT_WORDS = _words("interaction rating purchase order event review click transaction sale log play")
+# What the rows of a log of events are about: what was had at last, what came before, and what says the opposite.
+BOUGHT_KINDS = _words(
+    "purchase purchased buy bought order ordered transaction sale sold checkout payment rent rented booking booked"
+)
+SEEN_KINDS = _words(
+    "click clicked clicks view viewed views pageview detail impression cart basket addtocart add favorite favourite fav "
+    "wishlist save saved bookmark search play played like liked share"
+)
+TAKEN_BACK_KINDS = _words(
+    "remove removed removefromcart return returned refund refunded cancel cancelled canceled dislike unlike"
+)
 LABEL_WORDS = _words("rating star score label grade overall")
 WEIGHT_WORDS = _words("quantity qty menge unit play count")
 TITLE_WORDS = _words("title name titel caption headline")

@@ -13,6 +13,7 @@ import polars as pl
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.encoding import Encoder
 from gmlfm.data.splits import AUTO, Split, make_split
+from gmlfm.data.suspicious_times import suspicious_times, tied_share
 
 _TAIL_EDGES = (1, 2, 3, 6, 11, 31, 101, 301, 1001)
 
@@ -39,6 +40,8 @@ class TailStep:
 
 @dataclass(frozen=True)
 class Summary:
+    """history_rows: that count as history alone; tied_rows: the share of positives whose user has another row of their time."""
+
     name: str
     hash: str
     users: int
@@ -48,6 +51,8 @@ class Summary:
     catalogue: int
     sparsity: float
     positives: int
+    history_rows: int
+    tied_rows: float | None
     sells_once: bool
     fields: tuple[FieldSummary, ...]
     tail: tuple[TailStep, ...]
@@ -73,11 +78,13 @@ def describe(data: Dataset, split_name: str = AUTO, seed: int = 0, split_options
         catalogue=len(data.items),
         sparsity=1.0 - _distinct_pairs(data) / (n_users * n_items),
         positives=len(data.positive_rows),
+        history_rows=data.history_rows.height,
+        tied_rows=tied_share(data),
         sells_once=data.sells_once,
         fields=tuple(_fields(data, encoder)),
         tail=tuple(_tail(np.bincount(data.item_numbers)[data.seen_items])),
         split=_split_summary(data, split),
-        notes=(*_single_unit_notes(data), *split.notes),
+        notes=(*_single_unit_notes(data), *_history_notes(data), *split.notes),
         warnings=(*data.warnings, *_suspicions(data)),
     )
 
@@ -96,6 +103,14 @@ def _single_unit_notes(data: Dataset) -> list[str]:
         f"items sell once ({reason}): {n_sold:,} sold, {int(is_single.sum()) - n_sold:,} not sold yet, {listed}; "
         f"{exempt:,} items with more rows are exempt."
     ]
+
+
+def _history_notes(data: Dataset) -> list[str]:
+    n_had = int(data.history_rows["is_had"].sum())
+    n_events = data.history_rows.height - n_had
+    counts = {"merged repeats": n_had, f"events that are no {', '.join(data.schema.interactions.targets or ())}": n_events}
+    listed = " and ".join(f"{n:,} {name}" for name, n in counts.items() if n)
+    return [f"history alone, never learned as targets: {listed}."] if listed else []
 
 
 def _distinct_pairs(data: Dataset) -> int:
@@ -150,23 +165,7 @@ def _split_summary(data: Dataset, split: Split) -> dict[str, Any]:
 
 
 def _suspicions(data: Dataset) -> list[str]:
-    return [*_suspicious_times(data), *_suspicious_items(data), *_suspicious_fields(data)]
-
-
-def _suspicious_times(data: Dataset) -> list[str]:
-    if "time" not in data.interactions.columns:
-        return []
-    times = data.interactions["time"]
-    if times.n_unique() == 1 and len(times) > 1:
-        return ["all times are equal: only the order of the file tells what came last."]
-    by_user = data.interactions.select("user", "time").group_by("user")
-    ties = by_user.agg(((pl.col("time") == pl.col("time").max()).sum() > 1).alias("tied"))["tied"]
-    n_tied = int(ties.sum())
-    if n_tied > 0.1 * len(ties):
-        return [
-            f"{n_tied:,} of {len(ties):,} users tie on their last time: there the order of the file decides what is tested."
-        ]
-    return []
+    return [*suspicious_times(data), *_suspicious_items(data), *_suspicious_fields(data)]
 
 
 def _suspicious_items(data: Dataset) -> list[str]:

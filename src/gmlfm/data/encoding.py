@@ -202,6 +202,10 @@ class Encoder:
     def item_numbers(self, ids: Sequence[Any]) -> npt.NDArray[np.int64]:
         return _numbers_of(self._item_lookup, ids)
 
+    def texts_of(self, ids: Sequence[Any]) -> list[str]:
+        """The caller's ids as tables have them: as text."""
+        return _id_texts("id", ids).to_list()
+
     def ids_of_users(self, numbers: npt.NDArray[np.integer[Any]]) -> pl.Series:
         """The caller's ids, in the caller's type; missing for -1."""
         return take(self.user_ids, numbers).cast(self._user_dtype).alias("user")

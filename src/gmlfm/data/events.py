@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,7 @@ from gmlfm.data.schema import InteractionsSchema
 from gmlfm.errors import DataError, did_you_mean
 
 _MOST_KINDS_SHOWN = 5
+_MOST_KINDS = 1_000
 HISTORY_COLUMNS = {"user": pl.Int32(), "item": pl.Int32(), "before": pl.Int64(), "is_had": pl.Boolean()}
 
 
@@ -44,29 +44,52 @@ def event_kinds(table: pl.DataFrame, spec: InteractionsSchema, origin: Origin) -
     return as_text(column(table, spec.event, origin, "event"), origin)
 
 
-def check_kinds(kinds: Iterable[str], spec: InteractionsSchema, name: str) -> None:
-    """Refuse a kind of `targets` or `history_events` that is none of the table's `kinds`."""
-    present = sorted(kinds)
-    for key, named in (("targets", spec.targets), ("history_events", spec.history_events)):
-        for kind in named or ():
-            if kind not in present:
-                hint = did_you_mean(kind, present[:1_000])
-                raise DataError(f"[interactions] {key} names '{kind}', but no row of {name} has it in '{spec.event}'{hint}")
+class KindTally:
+    """The kinds met in a table that is read at once or in pieces, and the rows that are not learned."""
 
+    def __init__(self, spec: InteractionsSchema) -> None:
+        self._spec = spec
+        self._kinds: set[str] = set()
+        self._unused: set[str] = set()
+        self._n_rows = self._n_missing = self._n_unused = 0
+        self.n_alone = 0
 
-def event_notes(n_missing: int, n_unused: int, unused: Iterable[str], n_rows: int) -> list[str]:
-    """What is said of rows without a kind, and of rows whose kind is in neither list."""
-    notes = []
-    if n_missing:
-        notes.append(f"{n_missing:,} interactions have no event; they are of none of the kinds that are named.")
-    if n_unused:
-        names = sorted(unused)
-        shown = ", ".join(names[:_MOST_KINDS_SHOWN]) + (", ..." if len(names) > _MOST_KINDS_SHOWN else "")
-        notes.append(
-            f"{n_unused:,} of {n_rows:,} rows of the interactions are left out: their event ({shown or 'none'}) is in neither "
-            "targets nor history_events."
-        )
-    return notes
+    def add(self, kinds: pl.Series | None, roles: EventRoles) -> None:
+        if kinds is None:
+            return
+        self._n_rows += len(kinds)
+        self._n_missing += kinds.null_count()
+        self._n_unused += int((~roles.is_used).sum())
+        self.n_alone += int((roles.is_history & ~roles.is_target).sum())
+        distinct = set(kinds.drop_nulls().unique().to_list())
+        named = {*(self._spec.targets or ()), *(self._spec.history_events or ())}
+        # A column of ids, declared by mistake, may have any number of kinds.
+        self._kinds |= distinct & named | set(sorted(distinct)[: max(_MOST_KINDS - len(self._kinds), 0)])
+        unused = kinds.filter(~roles.is_used).drop_nulls().unique().sort().head(_MOST_KINDS_SHOWN + 1)
+        self._unused = set(sorted({*self._unused, *unused.to_list()})[: _MOST_KINDS_SHOWN + 1])
+
+    def check(self, name: str) -> None:
+        """Refuse a kind of `targets` or `history_events` that no row of the table has."""
+        spec, present = self._spec, sorted(self._kinds)
+        for key, named in (("targets", spec.targets), ("history_events", spec.history_events)):
+            for kind in named or ():
+                if kind not in self._kinds:
+                    hint = did_you_mean(kind, present)
+                    raise DataError(f"[interactions] {key} names '{kind}', but no row of {name} has it in '{spec.event}'{hint}")
+
+    def notes(self) -> list[str]:
+        """What is said of rows without a kind, and of rows whose kind is in neither list."""
+        notes = []
+        if self._n_missing:
+            notes.append(f"{self._n_missing:,} interactions have no event; they are of none of the kinds that are named.")
+        if self._n_unused:
+            names = sorted(self._unused)
+            shown = ", ".join(names[:_MOST_KINDS_SHOWN]) + (", ..." if len(names) > _MOST_KINDS_SHOWN else "")
+            notes.append(
+                f"{self._n_unused:,} of {self._n_rows:,} rows of the interactions are left out: their event "
+                f"({shown or 'none'}) is in neither targets nor history_events."
+            )
+        return notes
 
 
 def no_history() -> pl.DataFrame:

@@ -11,6 +11,7 @@ import polars as pl
 
 from gmlfm.data.atomic import ROLES_OF_SUFFIXES, AtomicType, atomic_types
 from gmlfm.data.column_words import EVENT_WORDS, ITEM_WORDS, LABEL_WORDS, USER_WORDS, WEIGHT_WORDS, words_of
+from gmlfm.data.event_guess import guess_event
 from gmlfm.data.plausibility import doubtful_field, doubtful_rating
 from gmlfm.data.profiles import DECIMALS, Profile, profile
 from gmlfm.data.references import SIDE_WORDS, References
@@ -192,7 +193,11 @@ class _Guesser:
         numbers = [column for column in numbers if column.name not in (schema.label, schema.time)]
         weights = [column for column in numbers if column.words & WEIGHT_WORDS and self._above_zero(main, column)]
         schema = self._optional(schema, "weight", weights)
-        unused = [column for column in columns if column.name not in (schema.time, schema.label, schema.weight)]
+        schema = self._with_event(
+            schema, main, [column.name for column in columns if column.looks in ("category", "text", "key")]
+        )
+        used = (schema.time, schema.label, schema.weight, schema.event)
+        unused = [column for column in columns if column.name not in used]
         if unused:
             lines = [f"{column.name}: {column.reason}" for column in unused]
             self._reasons["interactions.unused"] = "\n".join(
@@ -207,6 +212,14 @@ class _Guesser:
             return schema
         self._reasons[f"interactions.{key}"] = candidates[0].reason
         return replace(schema, **{key: candidates[0].name})  # type: ignore[arg-type]
+
+    def _with_event(self, schema: InteractionsSchema, main: str, candidates: list[str]) -> InteractionsSchema:
+        used = (schema.time, schema.label, schema.weight)
+        guess = guess_event(self._tables[main][name] for name in candidates if name not in used)
+        if guess is None:
+            return schema
+        self._reasons.update({f"interactions.{key}": reason for key, reason in guess.reasons.items()})
+        return replace(schema, event=guess.column, targets=guess.targets, history_events=guess.history)
 
     def _doubt(self, role: str, sentence: str | None) -> None:
         """Warn, and leave the sentence in the role's part of the description."""

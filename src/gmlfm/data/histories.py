@@ -98,7 +98,8 @@ class Histories:
         by_user = np.lexsort((order, users))
         starts = np.searchsorted(users[by_user], np.arange(len(data.users) + 1))
         spec = data.schema.interactions
-        excludes_own = spec.repeats == "merge" and len(extra_order) > 0
+        # Merged pairs have one row, but rows that count as history alone, and another one in each context.
+        excludes_own = spec.repeats == "merge" and (len(extra_order) > 0 or len(spec.context) > 0)
         if not is_ordered(data):
             row_order, excludes_own = np.full(len(row_order), int(order.max(initial=0)) + 1), True
         is_had &= spec.repeats == "merge"

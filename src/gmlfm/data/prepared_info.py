@@ -13,7 +13,7 @@ from typing import Any
 
 from gmlfm.data.attributes import PARTS, FieldCode, Part
 from gmlfm.data.columns import IdType
-from gmlfm.data.schema import Field, InteractionsSchema, Repeats, Schema, SideSchema
+from gmlfm.data.schema import Field, InteractionsSchema, Repeats, Schema, SideSchema, Ties
 from gmlfm.errors import DataError
 from gmlfm.reading import READ_ERRORS, file_status, parse_json, reason
 from gmlfm.storage import write_text
@@ -56,6 +56,7 @@ class PreparedInfo:
     notes: tuple[str, ...] = ()
     sells_once: bool = False
     repeats: Repeats = "merge"
+    ties: Ties = "strict"
     min_count: dict[str, int] = field(default_factory=dict)
     checksums: dict[str, str] = field(default_factory=dict)
     format: int = field(default=FORMAT)
@@ -71,7 +72,7 @@ class PreparedInfo:
         time, label, weight = (name if name in self.columns else None for name in ("time", "label", "weight"))
         named = InteractionsSchema(user="user", item="item", time=time, label=label, weight=weight)
         return Schema(
-            replace(named, repeats=self.repeats, context=declared("context")),
+            replace(named, repeats=self.repeats, ties=self.ties, context=declared("context")),
             self.name,
             SideSchema(id="user", fields=declared("user")),
             SideSchema(id="item", fields=declared("item"), sells_once=self.sells_once),

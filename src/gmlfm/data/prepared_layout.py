@@ -56,7 +56,7 @@ def _check_column(column: pl.Series, folder: str, info: PreparedInfo) -> None:
     if folder != "interactions" and name == "number":
         numbers_below(column, info.n_users if folder == "users" else info.n_items)
         return
-    if name == "positive":
+    if name in ("positive", "is_history"):
         is_right = dtype == pl.Boolean and not column.null_count()
     elif name == "id":
         is_right = dtype == pl.String and not column.null_count()

@@ -29,7 +29,10 @@ _NAMED_MONTH = (
 )
 
 
-def as_times(values: pl.Series, origin: Origin, time_format: str | None = None) -> pl.Series:
+_REMEDY = "give its format ([interactions] time_format, [items] listed_format), or add the word to null"
+
+
+def as_times(values: pl.Series, origin: Origin, time_format: str | None = None, remedy: str = _REMEDY) -> pl.Series:
     """Numbers stay numbers; dates and date texts become microseconds since 1970 (UTC where no zone is written).
 
     Where day and month could be exchanged the column as a whole decides: a first part above 12 somewhere says day first, a
@@ -47,7 +50,7 @@ def as_times(values: pl.Series, origin: Origin, time_format: str | None = None) 
     n_present = len(text) - text.null_count()
     n_numbers = len(numbers) - numbers.null_count()
     if time_format is None and n_numbers and 2 * n_numbers >= n_present and not _dates_as_digits(text):
-        _refuse(text, numbers.is_null() & text.is_not_null(), values.name, origin, "a number")
+        _refuse(text, numbers.is_null() & text.is_not_null(), values.name, origin, "a number", remedy)
         integers = text.cast(pl.Int64, strict=False)
         return integers if integers.null_count() == text.null_count() else _numeric(numbers, origin)
     result = pl.Series(values.name, [None], dtype=pl.Int64).new_from_index(0, len(text))
@@ -60,7 +63,7 @@ def as_times(values: pl.Series, origin: Origin, time_format: str | None = None) 
                 settled = ~pending.fill_null(False)
                 result = result.zip_with(settled, _parse(text.set(settled, None), date_format, values.name))
     expected = f"a time like {time_format}" if time_format else "a date or a number"
-    _refuse(text, result.is_null() & text.is_not_null(), values.name, origin, expected)
+    _refuse(text, result.is_null() & text.is_not_null(), values.name, origin, expected, remedy)
     return result
 
 
@@ -143,13 +146,12 @@ def _shapes(text: pl.Series, name: str, origin: Origin) -> list[tuple[str, tuple
     return [*shapes, _NAMED_MONTH]
 
 
-def _refuse(text: pl.Series, failed: pl.Series, name: str, origin: Origin, expected: str) -> None:
+def _refuse(text: pl.Series, failed: pl.Series, name: str, origin: Origin, expected: str, remedy: str) -> None:
     if failed.any():
         row = int(failed.arg_max() or 0)
         raise DataError(
             f"{origin.locate(row)}: column '{name}' holds {text[row]!r} where {expected} was expected "
-            f"({int(failed.sum()):,} such rows); "
-            "give its format ([interactions] time_format, [items] listed_format), or add the word to null."
+            f"({int(failed.sum()):,} such rows); {remedy}."
         )
 
 

@@ -10,8 +10,10 @@ import polars as pl
 
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.encoding import Encoded
+from gmlfm.data.event_order import event_order
+from gmlfm.data.histories import Histories, History
 from gmlfm.data.prepared import PreparedData, Shard
-from gmlfm.data.splits import TEST, VALIDATION
+from gmlfm.data.splits import TEST, TRAIN, UNUSED, VALIDATION
 from gmlfm.errors import DataError
 from gmlfm.evaluation.candidates import FEWEST, N_SAMPLED
 from gmlfm.evaluation.pools import CandidateSampler, ItemPools, item_pools
@@ -23,8 +25,8 @@ Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class HeldOut:
-    """users: with the context of their rows; items (N, 1 + C): the target, then its candidates, -1 where it has fewer;
-    labels: of the targets, for a rating; n_rows: of the whole part."""
+    """users: with the context of their rows and what they did before; items (N, 1 + C): the target, then its candidates, -1
+    where it has fewer; labels: of the targets, for a rating; n_rows: of the whole part."""
 
     users: UserSide
     items: Ints
@@ -38,6 +40,7 @@ class _Block:
 
     users: Ints
     attributes: AttributeTable
+    history: History
     items: Ints
     labels: npt.NDArray[np.float32]
     counts: npt.NDArray[np.int64]
@@ -68,7 +71,9 @@ def held_out(data: PreparedData, task: str) -> HeldOut | None:
     users, labels = (np.concatenate([getattr(block, name) for block in blocks])[is_kept] for name in ("users", "labels"))
     ids, values = (np.concatenate([getattr(block.attributes, name) for block in blocks])[is_kept] for name in ("ids", "values"))
     width = int((items[is_kept] >= 0).sum(axis=1).max())
-    return HeldOut(UserSide(users, AttributeTable(ids, values)), items[is_kept, :width], labels, total)
+    histories = [block.history.of_user(place) for block in blocks for place in range(len(block.users))]
+    history = History.of([items for items, is_chosen in zip(histories, is_kept, strict=True) if is_chosen])
+    return HeldOut(UserSide(users, AttributeTable(ids, values), history), items[is_kept, :width], labels, total)
 
 
 def _targets(rows: pl.DataFrame, task: str) -> npt.NDArray[np.int64]:
@@ -98,9 +103,10 @@ def _block(
 ) -> _Block:
     users, targets = shard.users[rows], shard.items[rows]
     attributes = Encoded(data.users, shard.context, data.items).user_side(users, rows)
+    history = _histories(data, shard).before(rows)
     if pools is None:
         labels = shard.columns["label"].to_numpy()[rows].astype(np.float32)
-        return _Block(users, attributes, targets[:, None], labels, np.ones(len(rows), np.int64))
+        return _Block(users, attributes, history, targets[:, None], labels, np.ones(len(rows), np.int64))
     is_excluded = shard.parts == VALIDATION if data.info.repeats == "keep" else shard.parts != TEST  # as Pairs.excluded
     known = shard.columns["positive"].to_numpy() & is_excluded
     local = shard.users - shard.users.min()
@@ -112,4 +118,20 @@ def _block(
     counts = sampler.counts(local[rows], targets, times)
     drawn = sampler.draw(local[rows], targets, times, N_SAMPLED, rng)
     items = np.concatenate([targets[:, None], drawn], axis=1)
-    return _Block(users, attributes, items, np.ones(len(rows), np.float32), counts)
+    return _Block(users, attributes, history, items, np.ones(len(rows), np.float32), counts)
+
+
+def _histories(data: PreparedData, shard: Shard) -> Histories:
+    """What the shard's validation rows see: as visible_rows of Dataset, but for the rows that were merged into later ones,
+    which a prepared folder does not keep."""
+    is_visible = np.isin(shard.parts, (TRAIN, UNUSED, VALIDATION) if data.info.split == "global-time" else (TRAIN, UNUSED))
+    rows = np.flatnonzero(is_visible & shard.columns["positive"].to_numpy())
+    times = shard.columns["time"] if "time" in shard.columns.columns else None
+    users = (shard.users - shard.users.min()).astype(np.int32)
+    order = event_order("strict", users, pl.Series([], dtype=pl.String), times, np.arange(len(users)))
+    excludes_own = times is None or (data.info.repeats == "merge" and data.info.widths["context"] > 0)
+    by_user = rows[np.lexsort((order[rows], users[rows]))]
+    starts = np.searchsorted(users[by_user], np.arange(int(users.max()) + 2))
+    row_order = order + 1 if times is None else order
+    events = (shard.items[by_user].astype(np.int32), order[by_user], np.ones(len(by_user), bool))
+    return Histories(starts, *events, users, shard.items.astype(np.int32), row_order, excludes_own)

@@ -35,11 +35,16 @@ _PARTS = {Refit.NONE: (TRAIN,), Refit.VALIDATION: (TRAIN, VALIDATION), Refit.ALL
 
 class ShardPlan(FitPlan):
     def __init__(self, data: PreparedData, settings: Settings, split: str, options: dict[str, Any], device: str) -> None:
-        super().__init__(settings, device)
+        super().__init__(settings.without_history(), device)
         if options or split not in (data.info.split, AUTO):
             raise OptionError(f"{data.folder} is split already ({data.info.split}); leave the split out, or prepare it anew.")
         if settings.task == "implicit" or settings.preset == "paper":
             raise OptionError("a prepared folder serves the tasks topn and rating, without the preset 'paper'.")
+        if settings.history.roles:
+            raise OptionError(
+                f"history is '{settings.history.history}', which training from a prepared folder does not read; leave it out, "
+                "or train from the data in memory."
+            )
         if settings.info.cls.inputs.labels:
             raise OptionError(f"the model '{settings.model}' learns user by user and cannot read a prepared folder.")
         if settings.task == "rating" and "label" not in data.info.columns:

@@ -22,6 +22,7 @@ from gmlfm.data.histories import History
 from gmlfm.errors import NotSupportedError, OptionError
 from gmlfm.kernels.spec import KernelSpec
 from gmlfm.models.settings import Declared, convert_all, declared_settings
+from gmlfm.models.terms import Terms
 
 Floats = npt.NDArray[np.float32]
 Ints = npt.NDArray[np.int32]
@@ -189,22 +190,6 @@ class Plan(Protocol):
         """User by user (EpisodicModel)."""
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What one score is the sum of: constant + linear_i + weight_ij distance_ij x_i x_j over the pairs i < j.
-
-    ids: (A,) rows of the table, the user's first; x: (A,); linear: (A,); weight: (A, A); distance: (A, A), None where the model
-    has none. All in the units of the labels.
-    """
-
-    ids: npt.NDArray[np.int64]
-    x: Floats
-    constant: float
-    linear: npt.NDArray[np.float64]
-    weight: npt.NDArray[np.float64]
-    distance: npt.NDArray[np.float64] | None
-
-
 class Model(ABC):
     """Scores of users and items; higher is better.
 
@@ -299,6 +284,10 @@ class Model(ABC):
     def explain(self, user: UserSide, item: int) -> Terms:
         """The exact terms of one score."""
         raise NotSupportedError(f"'{type(self).__name__}' cannot explain a score: it is no sum over pairs of attributes.")
+
+    def strongest_earlier(self, users: UserSide, items: Ints) -> Ints:
+        """(N,), (N, G) -> (N, G): which of a user's earlier items adds most to each score, -1 where none adds anything."""
+        raise NotSupportedError(f"'{type(self).__name__}' has no sum over earlier items.")
 
     def positions(self, table: AttributeTable) -> Tensor:
         """Where users or items stand in the learned metric, (N, D): near means alike."""

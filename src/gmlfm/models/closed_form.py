@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from gmlfm.errors import OptionError
 from gmlfm.models.base import FitInputs, FitReport, Floats, Inputs, Ints, ItemSide, Model, Plan, UserSide
+from gmlfm.models.terms import EarlierTerms, Terms
 
 
 class _NoTraining:
@@ -74,9 +76,11 @@ class HistoryModel(ClosedFormModel):
     """Scores that the items of a user's history decide: write `learn` and `score_histories`.
 
     X is users x items, 1 where there is a training positive. A user without a history is offered what is popular.
+    adds_up: a score is the sum of the scores of histories of one item each, so that it can be explained.
     """
 
     inputs: ClassVar[Inputs] = Inputs(history=True)
+    adds_up: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self._history = sparse.csr_matrix((0, 0), dtype=np.float32)
@@ -107,23 +111,60 @@ class HistoryModel(ClosedFormModel):
         return FitReport()
 
     def score_all(self, users: UserSide, items: Ints) -> Floats:
-        if users.history is not None:
-            history, n_items = users.history, self._history.shape[1]
-            is_known = history.items < n_items  # items that came after the fit say nothing here
-            rows = np.repeat(np.arange(len(users)), history.lengths)[is_known]
-            ones = np.ones(len(rows), np.float32)
-            histories = sparse.csr_matrix((ones, (rows, history.items[is_known])), shape=(len(users), n_items))
-            histories.data[:] = 1.0  # an item that occurs twice was added up
-        else:
-            is_known = users.numbers >= 0
-            histories = self._history[np.where(is_known, users.numbers, 0)].multiply(is_known[:, None]).tocsr()
-            histories.eliminate_zeros()
+        histories = self._histories_of(users)
         scores = self.score_histories(histories, items)
         is_empty = np.diff(histories.indptr) == 0
         if is_empty.any():
-            counts = np.asarray(self._history.sum(axis=0)).ravel()[items]
-            scores[is_empty] = counts / max(float(self._history.shape[0]), 1.0)
+            scores[is_empty] = self._popularity(items)
         return scores
+
+    def explain(self, user: UserSide, item: int) -> Terms:
+        if not self.adds_up:
+            return super().explain(user, item)
+        earlier, target = self._histories_of(user).indices.astype(np.int32), np.array([item], np.int32)
+        weight = self._by_earlier(earlier, target).astype(np.float64)
+        n, zeros, ones = len(earlier), np.zeros(len(earlier)), np.ones(len(earlier), np.float32)
+        added = EarlierTerms(earlier, ["past"] * n, ones, zeros.astype(np.int64), ones, zeros, weight, None)
+        # Without a history the item's popularity is all there is.
+        linear = np.zeros(1) if n else self._popularity(target).astype(np.float64)
+        return Terms(np.zeros(1, np.int64), np.ones(1, np.float32), 0.0, linear, np.zeros((1, 1)), None, added if n else None)
+
+    def strongest_earlier(self, users: UserSide, items: Ints) -> Ints:
+        if not self.adds_up:
+            return super().strongest_earlier(users, items)
+        result = np.full(items.shape, -1, np.int32)
+        histories = self._histories_of(users)
+        for user, (start, stop) in enumerate(pairwise(histories.indptr)):
+            earlier, chosen = histories.indices[start:stop].astype(np.int32), np.flatnonzero(items[user] >= 0)
+            if len(earlier) and len(chosen):
+                added = self._by_earlier(earlier, items[user, chosen])
+                result[user, chosen] = np.where(added.max(0) > 0, earlier[added.argmax(0)], -1)
+        return result
+
+    def _by_earlier(self, earlier: Ints, items: Ints) -> Floats:
+        """What each item of a history adds to each score: (E, len(items))."""
+        ones, starts = np.ones(len(earlier), np.float32), np.arange(len(earlier) + 1)
+        singles = sparse.csr_matrix((ones, earlier, starts), shape=(len(earlier), self._history.shape[1]))
+        return self.score_histories(singles, items)
+
+    def _popularity(self, items: Ints) -> Floats:
+        counts = np.asarray(self._history.sum(axis=0)).ravel()[items]
+        return np.asarray(counts / max(float(self._history.shape[0]), 1.0), np.float32)
+
+    def _histories_of(self, users: UserSide) -> Any:
+        """(N, items): 1 where a user had the item, by the history that came with them or by training."""
+        if users.history is None:
+            is_known = users.numbers >= 0
+            histories = self._history[np.where(is_known, users.numbers, 0)].multiply(is_known[:, None]).tocsr()
+            histories.eliminate_zeros()
+            return histories
+        history, n_items = users.history, self._history.shape[1]
+        is_known = history.items < n_items  # items that came after the fit say nothing here
+        rows = np.repeat(np.arange(len(users)), history.lengths)[is_known]
+        ones = np.ones(len(rows), np.float32)
+        histories = sparse.csr_matrix((ones, (rows, history.items[is_known])), shape=(len(users), n_items))
+        histories.data[:] = 1.0  # an item that occurs twice was added up
+        return histories
 
     def state_dict(self) -> dict[str, Tensor]:
         shape = torch.tensor(self._history.shape, dtype=torch.int64)

@@ -27,6 +27,8 @@ class EASE(HistoryModel):
     With fewer users, by the identity P = (I - X^T G X) / lambda with G = (X X^T + lambda I)^{-1}: the same scores.
     """
 
+    adds_up = True
+
     def __init__(
         self, l2: Annotated[float, Setting("lambda, the L2 of B", above=0, search=Real(1.0, 10_000.0))] = 500.0
     ) -> None:

@@ -6,12 +6,14 @@ r"""The factorization machine.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from gmlfm.kernels.spec import KernelSpec, SumsSpec
 from gmlfm.models.gradient import Attributes
-from gmlfm.models.layers import FactorModel, linear_term, scaled
+from gmlfm.models.layers import FactorModel, linear_term, weighted_sum
 from gmlfm.models.pairwise import PairwiseModel, SideVectors
 from gmlfm.models.settings import Factors, Scale
 
@@ -42,8 +44,12 @@ class FM(FactorModel, PairwiseModel):
         return left[:, 1:] @ right[:, 1:].T, None
 
     def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideVectors:
-        factors = scaled(rows[:, 1:], attributes)
-        total = factors.sum(-2)
-        within = 0.5 * (total.square().sum(-1) - factors.square().sum((-1, -2)))
-        self_terms = linear_term(rows[:, :1], attributes) + within
-        return SideVectors(self_terms + self.bias if is_user else self_terms, total)
+        total = weighted_sum(rows, attributes)
+        vector = total[..., 1:]
+        squares = rows[:, 1:].square().sum(-1, keepdim=True)
+        within = 0.5 * (vector.square().sum(-1) - linear_term(squares, replace(attributes, x=attributes.x.square())))
+        self_terms = total[..., 0] + within
+        return SideVectors(self_terms + self.bias if is_user else self_terms, vector)
+
+    def history_vectors(self, rows: Tensor, attributes: Attributes) -> Tensor:
+        return weighted_sum(rows, attributes)

@@ -41,6 +41,29 @@ def role_bags(history: History, role: Role, spec: HistorySpec) -> Bags:
     return Bags(window.starts, window.items, weights.astype(np.float32))
 
 
+class EarlierItems(NamedTuple):
+    """The distinct items of what N users did before, those of user n being items[starts[n]:starts[n + 1]], and the weight that
+    each has in each role, (M, roles); a repeated item's weights are added up."""
+
+    starts: npt.NDArray[np.int64]
+    items: npt.NDArray[np.int32]
+    weights: Floats
+
+
+def earlier_items(history: History, spec: HistorySpec) -> EarlierItems:
+    """Each item once, whatever its roles."""
+    bags = [role_bags(history, role, spec) for role in spec.roles]
+    users = np.concatenate([np.repeat(np.arange(len(history)), np.diff(bag.starts)) for bag in bags])
+    items = np.concatenate([bag.items for bag in bags])
+    width = int(items.max(initial=0)) + 1
+    keys, places = np.unique(users * width + items, return_inverse=True)
+    weights = np.zeros((len(keys), len(bags)), np.float32)
+    roles = np.repeat(np.arange(len(bags)), [len(bag.items) for bag in bags])
+    np.add.at(weights, (places, roles), np.concatenate([bag.weights for bag in bags]))
+    starts = np.searchsorted(keys // width, np.arange(len(history) + 1))
+    return EarlierItems(starts, (keys % width).astype(np.int32), weights)
+
+
 def in_role(items: AttributeTable, spec: HistorySpec, role: int) -> AttributeTable:
     """Items by the rows that they have in role number `role` of the history."""
     ids = np.where(items.ids == PADDING, PADDING, items.ids + np.int32(spec.shift(role)))

@@ -25,6 +25,8 @@ _ITEMS_PER_BLOCK = 2_000
 class ItemKNN(HistoryModel):
     """O(co-occurrences) to fit, `neighbours` numbers an item to keep."""
 
+    adds_up = True
+
     def __init__(
         self,
         neighbours: Annotated[

@@ -27,6 +27,15 @@ def scaled(rows: Tensor, attributes: Attributes) -> Tensor:
     return take(rows, attributes) * attributes.x.unsqueeze(-1)
 
 
+def weighted_sum(rows: Tensor, attributes: Attributes) -> Tensor:
+    """The sum of x_i v_i, without holding the terms: (U, D) -> (..., D)."""
+    ids, x = attributes.ids, attributes.x
+    total = functional.embedding_bag(
+        ids.reshape(-1, ids.shape[-1]), rows, per_sample_weights=x.reshape(-1, x.shape[-1]), mode="sum"
+    )
+    return total.view(*ids.shape[:-1], rows.shape[-1])
+
+
 def linear_term(weights: Tensor, attributes: Attributes) -> Tensor:
     """The sum of w_i x_i: (U, 1) -> (...)."""
     return scaled(weights, attributes).squeeze(-1).sum(-1)

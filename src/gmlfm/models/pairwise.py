@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from gmlfm.data.attributes import PADDING, AttributeTable
 from gmlfm.errors import OptionError
-from gmlfm.models.base import Terms, UserSide
+from gmlfm.models.base import Floats, Ints, UserSide
 from gmlfm.models.gradient import Attributes, GradientModel
+from gmlfm.models.reasons import earlier_terms, strongest_earlier, taken
+from gmlfm.models.terms import Terms
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,9 @@ class PairwiseModel(GradientModel):
         ids, x, is_present = attributes.ids[..., :1], attributes.x[..., :1], attributes.is_present[..., :1]
         return Attributes(ids, torch.ones_like(x), is_present=is_present)
 
+    def counting_table(self, table: AttributeTable) -> AttributeTable:
+        return AttributeTable(table.ids[:, :1], np.ones_like(table.values[:, :1])) if self.ids_only else table
+
     def position(self, rows: Tensor, attributes: Attributes) -> Tensor:
         """Where an entity stands in the learned metric, (N, D): near means alike."""
         if self.decomposes:
@@ -157,12 +163,8 @@ class PairwiseModel(GradientModel):
         return self.scorer.positions(table)
 
     def explain(self, user: UserSide, item: int) -> Terms:
-        sides = [user.attributes, self._item(item)]
-        if self.ids_only:
-            sides = [AttributeTable(side.ids[:, :1], np.ones_like(side.values[:, :1])) for side in sides]
-        ids = np.concatenate([side.ids[0] for side in sides]).astype(np.int64)
-        x = np.concatenate([side.values[0] for side in sides])
-        ids, x = ids[ids != PADDING], x[ids != PADDING]
+        (user_ids, user_x), (item_ids, item_x) = self._flat(user.attributes), self._flat(taken(self._items, np.array([item])))
+        ids, x = np.concatenate([user_ids, item_ids]), np.concatenate([user_x, item_x])
         rows = self.scorer.rows_of(torch.from_numpy(ids).to(self.table.device))
         centre, spread = self._label_scale
         with torch.no_grad():
@@ -170,7 +172,18 @@ class PairwiseModel(GradientModel):
             weight, distance = (None if part is None else part.cpu().double().numpy() for part in self.pair_parts(rows, rows))
             constant = float(self.global_term())
         assert weight is not None
-        return Terms(ids, x, centre + spread * constant, spread * linear * x, spread * weight, distance)
+        earlier = None
+        if self._history is not None and user.history is not None and len(user.history.items):
+            earlier = earlier_terms(self, self._history, self._items, user.history, rows[len(user_ids) :], spread)
+        return Terms(ids, x, centre + spread * constant, spread * linear * x, spread * weight, distance, earlier)
 
-    def _item(self, number: int) -> AttributeTable:
-        return AttributeTable(self._items.ids[number : number + 1], self._items.values[number : number + 1])
+    def strongest_earlier(self, users: UserSide, items: Ints) -> Ints:
+        if self._history is None:
+            return super().strongest_earlier(users, items)
+        return strongest_earlier(self.scorer, self._history, self._items, users, items)
+
+    def _flat(self, table: AttributeTable) -> tuple[npt.NDArray[np.int64], Floats]:
+        """The rows and x of the attributes that count, without padding."""
+        table = self.counting_table(table)
+        is_present = table.ids != PADDING
+        return table.ids[is_present].astype(np.int64), table.values[is_present]

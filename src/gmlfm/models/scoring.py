@@ -132,17 +132,25 @@ class RowScorer:
         bags = [role_bags(history, role, spec) for role in spec.roles]
         distinct, bags = distinct_items(bags)
         if len(distinct) == 0:
-            width = self._role_vectors(AttributeTable(items.ids[:1], items.values[:1]), 0).shape[1] if len(items) else 1
+            width = self.role_vectors(AttributeTable(items.ids[:1], items.values[:1]), 0).shape[1] if len(items) else 1
             return [self._table.new_zeros(len(history), width) for _ in bags]
         chosen = AttributeTable(items.ids[distinct], items.values[distinct])
-        return [bag_sums(bag, self._role_vectors(chosen, number)) for number, bag in enumerate(bags)]
+        return [bag_sums(bag, self.role_vectors(chosen, number)) for number, bag in enumerate(bags)]
 
-    def _role_vectors(self, items: AttributeTable, role: int) -> Tensor:
+    def role_vectors(self, items: AttributeTable, role: int) -> Tensor:
+        """What items add to a user at weight 1 in role number `role` of the history: (I, 1 + D) where the model decomposes."""
         assert self._history is not None
         vectors = []
         for rows, side in self._blocks_of(in_role(items, self._history, role)):
             vectors.append(self.model.history_vectors(self.centred(rows), side))
         return torch.cat(vectors)
+
+    def item_vectors(self, items: AttributeTable) -> Tensor:
+        """The vectors of items that are scored, (I, D), for a model that decomposes."""
+        model = self._pairwise
+        assert model is not None
+        blocks = self._blocks_of(items)
+        return torch.cat([model.side_vectors(self.centred(rows), side, is_user=False).vector for rows, side in blocks])
 
     def _with_history(self, users: UserSide, items: Ints, out: Floats | None) -> Floats:
         if self._pairwise is None:

@@ -6,13 +6,14 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from gmlfm.arguments import id_of, ids_of, path_of, shown
+from gmlfm.data.columns import Origin
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.forgetting import data_without
 from gmlfm.data.interop import is_table
@@ -29,29 +30,16 @@ from gmlfm.progress import activity, shows_progress
 from gmlfm.recommender import changes, printing, reasons
 from gmlfm.recommender.candidates import candidate_items, caps_of, noting_caps
 from gmlfm.recommender.evaluating import evaluate_curve, evaluate_other, evaluate_part
+from gmlfm.recommender.observed import Observed
+from gmlfm.recommender.observing import ObserveReport, state_observing
 from gmlfm.recommender.ranking import rank_for_newcomer, rank_for_users, score_given_pairs
-from gmlfm.recommender.run_index import RunIndex
+from gmlfm.recommender.state import State
 from gmlfm.recommender.stock import BACK, SOLD, Stock
-from gmlfm.recommender.user_side import known_users
 from gmlfm.retrieval import DEFAULT_N
-from gmlfm.retrieval.explaining import Explanation, contrast
+from gmlfm.retrieval.explaining import Explanation
 from gmlfm.runs import RunFolder, claimed, run_path
 from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import DivergedError, Observer, TrainingInterrupted
-
-
-@dataclass(frozen=True)
-class _State:
-    """What is fitted, what is looked up of it and what can be had: replaced as a whole, so that no thread sees two of them
-    mixed."""
-
-    run: FittedRun
-    index: RunIndex
-    stock: Stock
-
-    @classmethod
-    def of(cls, run: FittedRun, marks: Mapping[str, str] | None = None) -> _State:
-        return cls(run, RunIndex(run), Stock.over(run.encoder, marks))
 
 
 class Recommender:
@@ -76,7 +64,7 @@ class Recommender:
         self._begin()
 
     def _begin(self) -> None:
-        self._state: _State | None = None
+        self._state: State | None = None
         self._saved: FittedRun | None = None  # the run as it is in the folder
         self._folder: RunFolder | None = None
         self._folders: dict[Path, RunFolder] = {}  # every one that this object wrote or was read from
@@ -162,8 +150,9 @@ class Recommender:
             )
             with self._changing:
                 self._folder, self._saved = folder, None
-                self._state = _State.of(run, None if folder is None else folder.marks())
+                self._state = State.of(run)
                 if folder is not None:
+                    self._state = self._state.in_folder(folder)
                     self._save(folder)
         if run.report.interrupted:
             raise TrainingInterrupted(run.best_epoch)
@@ -185,7 +174,7 @@ class Recommender:
         return self._fitted_state.run
 
     @property
-    def _fitted_state(self) -> _State:
+    def _fitted_state(self) -> State:
         refuse_after_fork()
         if self._state is None:
             raise OptionError("this Recommender is not fitted yet; call fit(data), or Recommender.load(folder).")
@@ -199,6 +188,11 @@ class Recommender:
     def stock(self) -> Stock:
         """Which items are marked sold."""
         return self._fitted_state.stock
+
+    @property
+    def observed(self) -> Observed:
+        """What users were observed to do since the data were collected."""
+        return self._fitted_state.observed
 
     @property
     def about(self) -> dict[str, Any]:
@@ -258,16 +252,16 @@ class Recommender:
     ) -> pl.DataFrame:
         """The n best items for each user: user, item, score, rank, known (was the user met in training?) and title.
 
-        Items the user had are left out unless seen=True; what is marked sold, filter and available narrow the items before
-        they are ranked; at_most={"category": 2} holds within the ranking. A user of whom nothing at all is known gets what
-        is popular; the score is then the share of training users who chose it.
+        Items the user had, by the data or as observed, are left out unless seen=True; what is marked sold, filter and available
+        narrow the items before they are ranked; at_most={"category": 2} holds within the ranking. A user of whom nothing at all
+        is known gets what is popular; the score is then the share of training users who chose it.
         """
         state = self._fitted_state
         items = candidate_items(state.index, state.stock, n, filter, available, candidates)
         ids = ids_of(users, "users")
         if not ids:
             raise OptionError("users is empty; name one or more.")
-        table = rank_for_users(state.index, ids, n, items, caps_of(state.run, at_most), context, seen=seen)
+        table = rank_for_users(state.observed, ids, n, items, caps_of(state.run, at_most), context, seen=seen)
         return noting_caps(table, len(ids), n, items, at_most)
 
     def recommend_for(
@@ -308,13 +302,7 @@ class Recommender:
         self, user: Any, item: Any, against: Any = None, *, context: Mapping[str, Any] | None = None
     ) -> dict[tuple[str, ...], float]:
         """By fields, what sets the item apart for this user: from another item, or from the mean of the catalogue."""
-        run = self.fitted
-        explanation = self.explain(user, item, context=context)
-        if against is not None:
-            return contrast(explanation, [self.explain(user, against, context=context)])
-        side = known_users(run, run.encoder.user_numbers([user]), context)
-        others = [reasons.explain_item(run, side, int(number)) for number in reasons.sampled_items(run)]
-        return contrast(explanation, others)
+        return reasons.contrast_with(self.fitted, user, item, against, context)
 
     def similar_items(self, item: Any, n: int = DEFAULT_N) -> pl.DataFrame:
         """The nearest items in the learned metric: item, distance, rank and title."""
@@ -349,7 +337,40 @@ class Recommender:
                 marks: Mapping[str, str] = {**state.stock.marks, **dict.fromkeys(names, kind)}
             else:
                 marks = self._folder.mark(names, kind)
-            self._state = _State(state.run, state.index, Stock.over(state.run.encoder, marks))
+            self._state = replace(state, stock=Stock.over(state.run.encoder, marks))
+
+    def observe(self, interactions: Any, *, origin: Origin | None = None) -> ObserveReport:
+        """What users just did, which counts from the next call on, without training: a table of user, item and perhaps time (on
+        the scale of the data's times, or a date) and event, a list of rows, or one row {'user': 'u17', 'item': 'i3'}.
+
+        It is on the disk of the run's folder when this returns, or, where a row cannot be kept, nothing of it is. Users may be
+        new; items may not. A row without a time is its user's latest, and one that is known already is counted alone.
+        evaluate never reads them. origin: names the rows' places in messages.
+        """
+        with self._changing:
+            self._state, report = state_observing(self._fitted_state, self._folder, interactions, origin)
+        return report
+
+    def reload(self) -> None:
+        """Take note of what others did to the run's folder since it was read or written here: of what was observed and marked,
+        only what is new is read; a run that was replaced is read as a whole.
+
+        Refused where the run was replaced there and changed here, by add_items.
+        """
+        with self._changing:
+            state, folder = self._fitted_state, self._folder
+            if folder is None:
+                raise OptionError("this Recommender has no folder to reload from; save(folder) gives it one.")
+            if not folder.is_current():
+                if state.run is not self._saved:
+                    raise DataError(
+                        f"{folder.path} was changed by somebody else, and the run was changed here; load the folder anew, or "
+                        "save on purpose (force)."
+                    )
+                self._saved = folder.load()
+                self.settings = self._saved.settings
+                state = State.of(self._saved, state.stock.marks, state.observed)
+            self._state = state.in_folder(folder)
 
     def add_items(self, items: Any, *, update: bool = False) -> None:
         """New items enter the catalogue from their attributes alone: a table with the columns of the item table.
@@ -357,12 +378,13 @@ class Recommender:
         update=True: items that are in the catalogue take over the columns of the table; otherwise they are refused.
         """
         with self._changing:
-            self._state = _State.of(changes.with_items(self.fitted, items, update=update), self.stock.marks)
+            state = self._fitted_state
+            self._state = State.of(changes.with_items(state.run, items, update=update), state.stock.marks, state.observed)
 
     def forget(self, user: Any) -> None:
-        """The user's id, attributes, history and row are gone, and they are unknown from then on: here, and in every folder
-        that this Recommender wrote or was loaded from. Weights that others share stay as they were trained. A folder that
-        could not be changed is named in a warning."""
+        """The user's id, attributes, history, observed rows and row are gone, and they are unknown from then on: here, and in
+        every folder that this Recommender wrote or was loaded from. Weights that others share stay as they were trained. A
+        folder that could not be changed is named in a warning. Who is observed after that is a new user."""
         refuse_after_fork()
         user = id_of(user, "the user")
         with self._changing:
@@ -374,11 +396,16 @@ class Recommender:
                     warnings.warn(
                         f"{folder.path} may still hold the user '{user}' ({error}) and should be deleted.", stacklevel=2
                     )
-            state = self._state
-            if state is None or (is_gone and state.run.encoder.user_numbers([user])[0] < 0):
+            if self._state is None:
+                return
+            text = self._state.run.encoder.texts_of([user])[0]
+            is_gone |= text in self._state.observed
+            state = self._state.without_observed(text)
+            if is_gone and state.run.encoder.user_numbers([user])[0] < 0:
+                self._state = state
                 return
             is_saved = state.run is self._saved
-            self._state = _State.of(without_user(state.run, user), state.stock.marks)
+            self._state = State.of(without_user(state.run, user), state.stock.marks, state.observed)
             self._saved = self._state.run if is_saved else None
 
     def save(self, folder: str | Path, *, force: bool = False) -> None:
@@ -395,8 +422,9 @@ class Recommender:
     @activity("writing the run")
     def _save(self, folder: RunFolder, *, force: bool = False) -> None:
         state = self._fitted_state
-        run = folder.save(state.run, marks=state.stock.marks, origin=self._folder, force=force)
-        self._state = _State.of(run, folder.marks())
+        rows = list(state.observed.rows())
+        run = folder.save(state.run, marks=state.stock.marks, observed=rows, origin=self._folder, force=force)
+        self._state = State.of(run, state.stock.marks, state.observed).in_folder(folder)
         self._folder, self._saved = folder, run
 
     @staticmethod
@@ -416,7 +444,7 @@ class Recommender:
         recommender._params = {"model": model or settings.model, **named, "device": "auto"}
         recommender.settings, recommender._device = settings, "auto"
         recommender._begin()
-        recommender._state = _State.of(run, run_folder.marks())
+        recommender._state = State.of(run).in_folder(run_folder)
         recommender._folder, recommender._saved = run_folder, run
         recommender._folders = {run_folder.path: run_folder}
         return recommender

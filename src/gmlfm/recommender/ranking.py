@@ -15,7 +15,7 @@ from gmlfm.data.interop import as_frame
 from gmlfm.errors import DataError, OptionError
 from gmlfm.fitting import FittedRun
 from gmlfm.models.base import UserSide
-from gmlfm.recommender.run_index import RunIndex
+from gmlfm.recommender.observed import Observed
 from gmlfm.recommender.user_side import known_users, newcomer
 from gmlfm.retrieval import Cap, best_items
 from gmlfm.retrieval.threads import in_threads, scoring_threads
@@ -26,22 +26,22 @@ _USERS_PER_BLOCK = 512
 
 
 def rank_for_users(
-    index: RunIndex, users: Sequence[Any], n: int, items: Ints, caps: list[Cap], context: Context, *, seen: bool
+    observed: Observed, users: Sequence[Any], n: int, items: Ints, caps: list[Cap], context: Context, *, seen: bool
 ) -> pl.DataFrame:
     """user, item, score, rank, known and perhaps title. A user of whom nothing is known gets what is popular."""
-    return pl.concat(_blocks(index, users, n, items, caps, context, seen))
+    return pl.concat(_blocks(observed, users, n, items, caps, context, seen))
 
 
 def _blocks(
-    index: RunIndex, users: Sequence[Any], n: int, items: Ints, caps: list[Cap], context: Context, seen: bool
+    observed: Observed, users: Sequence[Any], n: int, items: Ints, caps: list[Cap], context: Context, seen: bool
 ) -> Iterator[pl.DataFrame]:
-    run = index.run
+    index, run = observed.index, observed.index.run
     ids = run.encoder.ids_given(users)
 
     def ranked_block(start: int) -> pl.DataFrame:
-        numbers = run.encoder.user_numbers(list(users[start : start + _USERS_PER_BLOCK]))
-        nothing = np.empty(0, np.int32)
-        left_out = [nothing if seen or number < 0 else index.positives(int(number)) for number in numbers]
+        block = list(users[start : start + _USERS_PER_BLOCK])
+        numbers = run.encoder.user_numbers(block)
+        left_out = [] if seen else _had_items(observed, block, numbers)
         side = known_users(run, numbers, context)
         scores = run.model.score_all(side, items)
         if (numbers < 0).any():
@@ -53,6 +53,16 @@ def _blocks(
 
     n_threads = scoring_threads() if run.model.scores_in_threads else 1
     return in_threads(ranked_block, range(0, len(users), _USERS_PER_BLOCK), n_threads=n_threads)
+
+
+def _had_items(observed: Observed, users: list[Any], numbers: npt.NDArray[np.int64]) -> list[Ints]:
+    """What the data have of each user, and what they were observed to have; where the data keep repeats, these come again."""
+    index = observed.index
+    had = [index.positives(int(number)) if number >= 0 else np.empty(0, np.int32) for number in numbers]
+    if observed.n == 0 or index.run.data.schema.interactions.repeats == "keep":
+        return had
+    texts = index.run.encoder.texts_of(users)
+    return [np.concatenate([items, observed.items_of(user)]) for items, user in zip(had, texts, strict=True)]
 
 
 def rank_for_newcomer(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,9 @@ from gmlfm.arguments import id_of, whole_number
 from gmlfm.errors import DataError, NotSupportedError, OptionError
 from gmlfm.fitting import FittedRun
 from gmlfm.models.base import UserSide
+from gmlfm.models.terms import EarlierTerms, Terms
 from gmlfm.recommender.user_side import known_users
-from gmlfm.retrieval.explaining import Explanation, explain
+from gmlfm.retrieval.explaining import EarlierNames, Explanation, Grouped, contrast, explain, field_label, field_sums
 
 _SAMPLE = 500
 
@@ -27,20 +28,60 @@ def explain_pair(run: FittedRun, user: Any, item: Any, context: Mapping[str, Any
 
 def explain_item(run: FittedRun, user: UserSide, item: int) -> Explanation:
     """user: one."""
-
+    terms = _terms(run, user, item)
     given = {"item": (run.data.items.fields, item), "user": (run.data.users.fields, int(user.numbers[0]))}
 
     def names(rows: npt.NDArray[np.int64], x: npt.NDArray[np.float32]) -> list[tuple[str, str, str]]:
+        if not rows.all():  # an id that is known without a row
+            return [("item", "item", str(run.encoder.item_ids[item]))]
         return [
             (part, name, shown if number is None else _number(given.get(part), name, number))
             for part, name, shown, number in run.encoder.attribute_values(rows, x).rows()
         ]
 
+    return explain(terms, names, None if terms.earlier is None else _earlier_names(run, terms.earlier))
+
+
+def grouped_by_fields(run: FittedRun, user: UserSide, item: int) -> Grouped:
+    """`explain_item(...).by_fields()` without every term: a history has thousands of them."""
+    terms = _terms(run, user, item)
+    earlier = [] if terms.earlier is None else _fields_of(run, terms.earlier.ids, terms.earlier.roles)
+    return field_sums(terms, _fields_of(run, terms.ids, ["item"] * len(terms.ids)), earlier)
+
+
+def _fields_of(run: FittedRun, rows: npt.NDArray[np.int64], parts: Sequence[str]) -> list[str]:
+    """The field of each row of the table, as terms name it. parts: of the ids that have no row."""
+    codes = run.encoder.fields
+    labels = [field_label(code.part, code.name) for code in codes]
+    places = np.searchsorted([code.offset for code in codes], rows, side="right") - 1
+    return [field_label(part, "item") if place < 0 else labels[place] for place, part in zip(places, parts, strict=True)]
+
+
+def _terms(run: FittedRun, user: UserSide, item: int) -> Terms:
     try:
-        terms = run.model.explain(user, item)
+        return run.model.explain(user, item)
     except NotSupportedError as error:
         raise _not_available(run, "an explanation") from error
-    return explain(terms, names)
+
+
+def _earlier_names(run: FittedRun, earlier: EarlierTerms) -> EarlierNames:
+    numbers = np.unique(earlier.items)
+    ids = dict(zip(numbers.tolist(), run.encoder.ids_of_items(numbers).to_list(), strict=True))
+    attributes = []
+    if earlier.ids.all():
+        named = run.encoder.attribute_values(earlier.ids, earlier.x / earlier.role_weights).rows()
+        for (_, name, shown, decoded), number in zip(named, earlier.items.tolist(), strict=True):
+            value = shown if decoded is None else _number((run.data.items.fields, number), name, decoded)
+            attributes.append((name, value))
+    else:
+        attributes = [("item", str(run.encoder.item_ids[number])) for number in earlier.items.tolist()]
+    titles = run.data.items.titles
+    called = {} if titles is None else dict(zip(numbers.tolist(), titles[numbers].to_list(), strict=True))
+    return EarlierNames(
+        attributes,
+        [ids[number] for number in earlier.items.tolist()],
+        {ids[number]: title for number, title in called.items() if title is not None},
+    )
 
 
 def _number(given: tuple[pl.DataFrame, int] | None, name: str, decoded: float) -> str:
@@ -62,6 +103,15 @@ def item_number(run: FittedRun, item: Any) -> int:
     if number < 0:
         raise DataError(f"the item '{item}' is not in the catalogue, so nothing is known of it.")
     return number
+
+
+def contrast_with(run: FittedRun, user: Any, item: Any, against: Any, context: Mapping[str, Any] | None) -> Grouped:
+    """against: another item, or None for the mean of the catalogue."""
+    side = known_users(run, run.encoder.user_numbers([id_of(user, "the user")]), context)
+    others = sampled_items(run) if against is None else [item_number(run, against)]
+    return contrast(
+        grouped_by_fields(run, side, item_number(run, item)), [grouped_by_fields(run, side, int(other)) for other in others]
+    )
 
 
 def sampled_items(run: FittedRun) -> npt.NDArray[np.int64]:
@@ -105,8 +155,7 @@ def field_pairs(run: FittedRun, seed: int = 0) -> pl.DataFrame:
     users = known_users(run, numbers.astype(np.int64), None)
     sums: dict[tuple[str, ...], list[float]] = {}
     for n_before, item in enumerate(items):
-        explanation = explain_item(run, users.slice(n_before, n_before + 1), int(item))
-        for fields, value in explanation.by_fields().items():
+        for fields, value in grouped_by_fields(run, users.slice(n_before, n_before + 1), int(item)).items():
             sums.setdefault(fields, [0.0] * n_before).append(value)
         for values in sums.values():
             values.extend([0.0] * (n_before + 1 - len(values)))

@@ -3,6 +3,7 @@ ranking."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -12,6 +13,7 @@ from gmlfm.evaluation.protocols import PositivesByUser
 from gmlfm.fitting import FittedRun
 
 Ints = npt.NDArray[np.int32]
+_FEW = 8  # ids that are looked for one by one, instead of joining them with all there are
 
 
 class RunIndex:
@@ -45,3 +47,40 @@ class RunIndex:
         is_candidate[self.run.data.seen_items] = True
         is_candidate[np.array(self.run.extra_items, np.int64)] = True
         return np.flatnonzero(is_candidate).astype(np.int32)
+
+    @cached_property
+    def item_numbers(self) -> dict[str, int]:
+        """By id, as text."""
+        return {item: number for number, item in enumerate(self.run.encoder.item_ids.to_list())}
+
+    def user_numbers(self, users: Iterable[str]) -> dict[str, int]:
+        """By id, as text; -1 where the data do not have them."""
+        ids, encoder = list(users), self.run.encoder
+        if len(ids) <= _FEW:
+            places = ((user, encoder.user_ids.index_of(user)) for user in ids)
+            return {user: -1 if place is None else int(place) for user, place in places}
+        return dict(zip(ids, encoder.user_numbers(ids).tolist(), strict=True))
+
+    def timed_rows(self, user: int) -> set[tuple[int, float]]:
+        """What the data have of a user: item numbers, each with its time."""
+        data = self.run.data
+        if "time" not in data.interactions.columns:
+            return set()
+        order, starts = self._rows_by_user
+        rows = order[starts[user] : starts[user + 1]]
+        return set(zip(data.item_numbers[rows].tolist(), data.interactions["time"][rows].to_list(), strict=True))
+
+    @cached_property
+    def _rows_by_user(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The rows of all users, one after another, and where each user's begin."""
+        data = self.run.data
+        order = np.argsort(data.user_numbers, kind="stable")
+        return order, np.searchsorted(data.user_numbers[order], np.arange(len(data.users) + 1))
+
+    @cached_property
+    def latest_time(self) -> int | float | None:
+        """Of the data's rows; None where they have no times."""
+        interactions = self.run.data.interactions
+        latest = interactions["time"].max() if "time" in interactions.columns else None
+        assert latest is None or isinstance(latest, int | float)
+        return latest

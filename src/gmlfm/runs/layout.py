@@ -2,7 +2,7 @@
 
 RUN/run.json             what the run is, which generation is current and the checksum of each of its files; written last
 RUN/generations/000003/  weights.safetensors, card.md, curve.jsonl, encoder/, data/: never changed once written
-RUN/events.jsonl         what was marked and forgotten, a line each; it outlives the generations
+RUN/events.jsonl         what was marked, observed and forgotten; it outlives the generations
 RUN/fit.json, curve.jsonl, checkpoints/, checkpoints-refit/, report.html   of the training
 RUN/model/               the one generation of formats 2 and 3
 """

@@ -1,14 +1,14 @@
 """A run folder as one process knows it: what it read or wrote there last, and what others did to it since.
 
-Writers take turns. Sold, back and forget are recorded in the event log and hold whatever else happens to the folder; every
-other change is refused where somebody else changed the run in the meantime.
+Writers take turns. Sold, back, forget and what users were observed to do are recorded in the event log and hold whatever else
+happens to the folder; every other change is refused where somebody else changed the run in the meantime.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from gmlfm.fitting.forgetting import without_user, without_users
 from gmlfm.locking import LockedError
 from gmlfm.models.base import Model
 from gmlfm.runs.description import read_about
-from gmlfm.runs.events import BACK, FORGOT, SOLD, Event, EventLog, forgetting_of, forgotten_users, last_number, marks_of
+from gmlfm.runs.event_lines import BACK, FORGOT, SOLD, Event, ObservedRow
+from gmlfm.runs.events import EventLog, forgetting_of, forgotten_users, last_number, marks_of
 from gmlfm.runs.generation import load_run, save_run
 from gmlfm.runs.layout import (
     EVENTS,
@@ -72,12 +73,36 @@ class RunFolder:
             self._keep_old_marks()
             return marks_of(self._log.append({"kind": kind, "items": items}))
 
+    def observed(self) -> list[ObservedRow]:
+        """What users were observed to do, others' rows included (see EventLog.observed)."""
+        return self._log.observed()
+
+    @contextmanager
+    def held_log(self) -> Iterator[EventLog]:
+        """The event log, to be appended to in the block, while no other process writes."""
+        if not holds_a_run(self.path):
+            raise DataError(f"{self.path} holds no run any more; load another one, or save this one again.")
+        with writers_lock(self.path):
+            self._keep_old_marks()
+            yield self._log
+
+    def is_current(self) -> bool:
+        """Whether the run is the one that was read or written here last."""
+        return bool(read_about(self.path)["check"] == self.about.get("check"))
+
     def save(
-        self, run: FittedRun, *, marks: Mapping[str, str] | None = None, origin: RunFolder | None = None, force: bool = False
+        self,
+        run: FittedRun,
+        *,
+        marks: Mapping[str, str] | None = None,
+        observed: Sequence[ObservedRow] = (),
+        origin: RunFolder | None = None,
+        force: bool = False,
     ) -> FittedRun:
         """Make it the folder's run; returns it without the users who were forgotten there in the meantime.
 
-        marks, origin: what was marked, and the folder where users were forgotten, of a run that comes from elsewhere.
+        marks, observed, origin: what was marked and observed, and the folder where users were forgotten, of a run that comes
+        from elsewhere.
         Refused where the folder holds a run that is not the one that was read or written here last, unless it is forced.
         """
         if not holds_a_run(self.path):
@@ -86,7 +111,7 @@ class RunFolder:
             if holds_a_run(self.path) and not force and not self.replaces_damage:
                 self._refuse_others()
             self._keep_old_marks()
-            self._take_over(marks or {}, origin)
+            self._take_over(marks or {}, observed, origin)
             events = self._log.events()
             run = without_users(run, forgotten_users(events, run.encoder.user_ids))
             self.about = save_run(run, self.path, replayed=last_number(events))
@@ -94,7 +119,7 @@ class RunFolder:
         return run
 
     def forget(self, user: Any, run: FittedRun | None) -> bool:
-        """Take a user out of the folder: its run, its events, its checkpoints. Returns whether the run had them.
+        """Take a user out of the folder: its run, its events, its checkpoints. Returns whether it had them.
 
         run: the folder's run as this process holds it, if it does; it is used where nobody else changed the folder since. A
         write that fails leaves everything as it was.
@@ -113,11 +138,15 @@ class RunFolder:
                 run, about = load_run(self.path, self.model)
             pending = forgotten_users(self._log.events(), run.encoder.user_ids, since=int(about["replayed"]))
             run = without_users(run, pending)
-            number = int(run.encoder.user_numbers([user])[0])
-            if number < 0:
+            user = run.encoder.texts_of([user])[0]
+            is_known = run.encoder.user_numbers([user])[0] >= 0
+            if not is_known and all(row[0] != user for row in self._log.observed()):
                 return False
-            user = str(run.encoder.user_ids[number])
             text, events = self._log.text_without(user)
+            if not is_known:
+                write_text(self._log.path, text)
+                self._forget_in_training(user)
+                return True
             is_current = about["check"] == self.about.get("check")
             about = save_run(
                 without_user(run, user),
@@ -140,13 +169,18 @@ class RunFolder:
         """Which of these users were forgotten in this folder: a new training leaves them out."""
         return forgotten_users(self._log.events(), ids)
 
-    def _take_over(self, marks: Mapping[str, str], origin: RunFolder | None) -> None:
+    def _take_over(self, marks: Mapping[str, str], observed: Sequence[ObservedRow], origin: RunFolder | None) -> None:
         here = self._log.events()
         # A log that has begun has a salt of its own, to which another's hashes mean nothing.
         events = [] if origin is None or here else forgetting_of(origin._log.events())
         events += _as_events({item: kind for item, kind in marks.items() if marks_of(here).get(item) != kind})
         if events:
             self._log.append(*events)
+        recorded = set(self._log.observed()) if observed else set()
+        forgotten = set(forgotten_users(self._log.events(), {row[0] for row in observed}))
+        rows = [row for row in observed if row not in recorded and row[0] not in forgotten]
+        if rows:
+            self._log.append_observed(rows)
 
     def _refuse_others(self) -> None:
         version = read_about(self.path)["version"]

@@ -38,4 +38,5 @@ class HistoryOptions:
     @property
     def roles(self) -> tuple[Role, ...]:
         """Of a history that is no longer auto."""
-        return tuple(role for role in ROLES if role in self.history.split(","))
+        names = [name.strip() for name in self.history.split(",")]
+        return tuple(role for role in ROLES if role in names)

@@ -45,7 +45,8 @@ _ALWAYS, _IN_EPOCHS = ("seed", "threads"), ("epochs", "patience", "lr")
 
 @dataclass(frozen=True)
 class Settings:
-    """info: the model under the name that it was asked for by; options: its own settings, as far as they were given."""
+    """info: the model under the name that it was asked for by; options: its own settings, as far as they were given; given:
+    all that were, by name."""
 
     info: ModelInfo
     task: str
@@ -54,7 +55,7 @@ class Settings:
     batches: BatchOptions
     preset: str | None = None
     history: HistoryOptions = HistoryOptions()  # noqa: RUF009 - frozen
-    given: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
     def make(
@@ -110,7 +111,7 @@ class Settings:
             is_on = self.task == "topn" and is_ordered and self.preset is None
             history = ",".join(ROLES) if is_on else NO_HISTORY
         if history == NO_HISTORY:
-            return replace(self, history=replace(self.history, history=history, user_id=self.history.user_id is not False))
+            return self.without_history()
         if not is_ordered:
             raise OptionError(
                 f"history is '{history}', but the data have no times, so nothing is known to come before anything; name their "
@@ -123,6 +124,10 @@ class Settings:
             batches = replace(batches, n_negatives=shared)
         options = replace(settings.history, user_id=bool(settings.history.user_id))
         return replace(settings, batches=batches, history=options)
+
+    def without_history(self) -> Settings:
+        """With `auto` decided to no history."""
+        return replace(self, history=replace(self.history, history=NO_HISTORY))
 
     @property
     def model(self) -> str:

@@ -87,6 +87,7 @@ def _amazon(name: str, about: str, category: str) -> Source:
 
 SOURCES: dict[str, Source] = {
     "bazaar": Source("a made-up second-hand market of any size, built in", "bazaar"),
+    "bazaar-v2": Source("the same market without habits, as it was before", "bazaar-v2"),
     "ml-1m": _ML_1M,
     "ml-1m-set": replace(_ML_1M, about="MovieLens 1M with genres as a set (the files of ml-1m)"),
     "ml-100k": Source(

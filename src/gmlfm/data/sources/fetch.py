@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from gmlfm.data.sources.bazaar import Market, write_bazaar
+from gmlfm.data.sources.bazaar import BUILT_IN, Market, write_bazaar
 from gmlfm.data.sources.catalogue import SOURCES, Request, Source
 from gmlfm.data.sources.download import Progress, check_room, checksum, download_file
 from gmlfm.data.sources.mercari import slug
@@ -58,8 +58,8 @@ def get_dataset(
     An older folder stays complete until the new one is.
     """
     source = source_of(name)
-    if name == "bazaar":
-        market = market or Market()
+    if name in BUILT_IN:
+        market = market or BUILT_IN[name]
         folder = out or root / market.name
         write_bazaar(market, folder, progress)
         return folder

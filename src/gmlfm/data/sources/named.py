@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.schema import Schema
-from gmlfm.data.sources.bazaar import bazaar_dataset
+from gmlfm.data.sources.bazaar import bazaar_dataset, built_in
 from gmlfm.data.sources.catalogue import SOURCES
 from gmlfm.data.sources.tables import Table, read_table
 from gmlfm.errors import DataError, did_you_mean
@@ -22,14 +22,15 @@ from gmlfm.storage import cache_folder
 def load_dataset(where: str | Path, *, data_root: str | Path | None = None, strict: bool = False) -> Dataset:
     """A folder with a dataset.toml, the path of a .toml, or a name that is looked for under the data roots.
 
-    The roots are `data_root`, then $GMLFM_DATA, then the user's cache folder.
+    The roots are `data_root`, then $GMLFM_DATA, then the user's cache folder. Built in are `bazaar`, its older versions such as
+    `bazaar-v2`, and each of them by its content hash, `bazaar@HASH`.
     """
     refuse_after_fork()
     location = locate(where, data_root)
     if location is not None:
         return load_schema(*location, strict=strict)
     with activity("making the built-in market"):
-        return bazaar_dataset()
+        return bazaar_dataset(built_in(str(where)))
 
 
 def description(name: str) -> Path:
@@ -56,7 +57,7 @@ def locate(where: str | Path, data_root: str | Path | None = None) -> tuple[Sche
     if is_regular(path / "dataset.toml"):
         return Schema.from_toml(path / "dataset.toml"), path
     name = str(where)
-    if name == "bazaar":
+    if built_in(name) is not None:
         return None
     roots = list(data_roots(data_root))
     for root in roots:

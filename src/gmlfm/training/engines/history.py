@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,56 @@ import torch
 from torch import Tensor
 
 from gmlfm.data.attributes import AttributeTable
-from gmlfm.data.histories import ranges
+from gmlfm.models.base import HistorySpec
 from gmlfm.models.gradient import Attributes, GradientModel
 from gmlfm.models.history import in_role
-from gmlfm.training.engines.history_ops import Columns, Windows, role_sums, softmax_loss
+from gmlfm.training.engines.history_ops import Columns, HistoryOps, Windows
+from gmlfm.training.engines.row_updates import RowUpdates
 from gmlfm.training.objectives import objective_named
 from gmlfm.training.rows import Distinct, RowOptimiser
 from gmlfm.training.sampling.batches import ALL_NEGATIVES
+from gmlfm.training.sampling.groups import IdRows
 from gmlfm.training.sampling.history_batches import HistoryBatch, HistoryBatches, training_items
 
 Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """numbers: (U,) the step's rows of the table; leaf: (U, width) their values, to which gradients go; loss: of the step."""
+
+    numbers: Tensor
+    leaf: Tensor
+    loss: Tensor = None  # type: ignore[assignment]
+
+
+class Catalogue:
+    """All items as a step scores them and as they stand in histories, for the softmax over the whole catalogue."""
+
+    def __init__(
+        self,
+        items: AttributeTable,
+        earlier: AttributeTable,
+        candidates: Ints,
+        ids: IdRows,
+        spec: HistorySpec,
+        n_rows: int,
+    ) -> None:
+        self._items, self._ids, self._spec = _take(items, candidates), ids, spec
+        self._roles = [in_role(earlier, spec, role) for role in range(len(spec.roles))]
+        self.first_row = n_rows - (1 + len(spec.roles)) * spec.block
+        self.rows = np.arange(self.first_row, n_rows)
+
+    def items_hidden(self, rate: float, rng: np.random.Generator) -> AttributeTable:
+        return with_ids_dropped(self._items, self._ids.unknown_item, rate, self._ids.negative_only_row, rng)
+
+    def roles_hidden(self, rate: float, rng: np.random.Generator) -> AttributeTable:
+        """Role after role."""
+        unknown = self._ids.unknown_item
+        sides = [
+            with_ids_dropped(side, unknown + self._spec.shift(role), rate, -1, rng) for role, side in enumerate(self._roles)
+        ]
+        return AttributeTable(*(np.concatenate([getattr(side, name) for side in sides]) for name in ("ids", "values")))
 
 
 class HistoryEngine:
@@ -49,7 +89,13 @@ class HistoryEngine:
         self._ids, self._candidates = batches.ids, batches.candidates
         self._n_negatives, self._hidden_rate = batches.options.n_negatives, batches.options.cold_start_rate
         self._distinct_rows, self._distinct_items = Distinct(len(rows.table)), Distinct(len(self._items))
-        self._column_of_item = np.full(len(self._items), -1, np.int32)
+        self._column_of_item = np.full(len(self._items) + 1, -1, np.int32)  # behind the items one that is none
+        self._drawn = np.empty(0, np.int32)
+        self._ops = HistoryOps(batches.spec, self.device)
+        self._updates = RowUpdates(rows, self._ops.parts)
+        n_candidates = len(self._candidates)
+        self._takes_all = self._n_negatives == ALL_NEGATIVES or self._n_negatives >= n_candidates
+        self._catalogue = Catalogue(self._items, self._earlier, self._candidates, self._ids, self.spec, len(rows.table))
 
     def run(self, batch: HistoryBatch, groups_per_step: int, loss: str | None = None) -> Iterator[tuple[float, int]]:
         yield self.step(batch), len(batch)
@@ -57,65 +103,57 @@ class HistoryEngine:
     def step(self, batch: HistoryBatch) -> float:
         rng = np.random.default_rng(batch.seed)
         shares = batch.negatives is None and batch.labels is None
-        loss, rows, values, leaf = self._shared(batch, rng) if shares else self._grouped(batch, rng)
+        step = self._shared(batch, rng) if shares else self._grouped(batch, rng)
         self.dense.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        result = float(loss.detach())
+        step.loss.backward()  # type: ignore[no-untyped-call]
+        result = float(step.loss.detach())
         if np.isfinite(result):
-            assert leaf.grad is not None
-            self.rows.step(rows, values, leaf.grad)
+            assert step.leaf.grad is not None
+            self._updates.step(step.numbers, step.leaf.detach(), step.leaf.grad)
             self.dense.step()
         return result
 
-    def _shared(self, batch: HistoryBatch, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _shared(self, batch: HistoryBatch, rng: np.random.Generator) -> _Step:
         """The softmax over all candidates, or over negatives that the step shares."""
         model: Any = self.model  # one whose class says that it shares negatives
-        takes_all = self._n_negatives == ALL_NEGATIVES or self._n_negatives >= len(self._candidates)
-        drawn = self._candidates
-        if not takes_all:
-            drawn = rng.choice(self._candidates, self._n_negatives, replace=False, shuffle=False)
-        scored = drawn if takes_all else np.concatenate([drawn, batch.targets])
-        windows, earlier = self._windows(batch)
-        sides = [batch.users, self._hidden(_take(self._items, scored), rng)]
-        sides += [self._hidden_in_role(earlier, role, rng) for role in range(len(self.spec.roles))]
-        rows, values, leaf, (user_side, item_side, *role_sides) = self._gather(sides)
-        transformed = model.transform_rows(leaf)
-        user = model.side_vectors(transformed, user_side, is_user=True).vector
-        # Under a softmax the user's linear term cancels, and with it that of the history.
-        vectors = [model.history_vectors(transformed, side)[:, 1:] for side in role_sides]
-        users = user + torch.stack(role_sums(windows, self.spec, vectors)).sum(0)
-        item = model.side_vectors(transformed, item_side, is_user=False)
-        n, columns = len(drawn), self._columns(batch, drawn, takes_all)
-        own = None
-        if not takes_all:
-            own = (users * item.vector[n:]).sum(1) + item.self_terms[n:]
-        weights = self._tensor(np.ones(len(batch), np.float32) if batch.weights is None else batch.weights)
-        loss = softmax_loss(users, item.vector[:n], item.self_terms[:n], own, weights, columns)
-        return loss, rows, values, leaf
-
-    def _columns(self, batch: HistoryBatch, drawn: Ints, takes_all: bool) -> Columns:
-        """Masked are the items that a row's user had before and, where its own score stands apart, the target."""
-        column_of_item = self._column_of_item
-        column_of_item[drawn] = np.arange(len(drawn), dtype=np.int32)
-        flat, starts = ranges(batch.row_first, batch.row_stop)
-        owners = np.repeat(np.arange(len(batch)), np.diff(starts))
-        items = batch.events[flat]
-        is_masked = batch.is_had[flat] & (column_of_item[items] >= 0) & (items != batch.targets[owners])
-        masked = np.stack([owners[is_masked], column_of_item[items[is_masked]]])
-        targets = column_of_item[batch.targets].astype(np.int64)
-        correction, target = 0.0, None
-        if takes_all:
-            target = torch.from_numpy(targets).to(self.device)
+        drawn, rate = self._candidates, self._hidden_rate
+        if self._takes_all:
+            windows = self._whole_windows(batch)
+            sides = [self._catalogue.items_hidden(rate, rng), self._catalogue.roles_hidden(rate, rng)]
+            step, (user_side, item_side, role_side) = self._gather_catalogue(batch.users, sides)
         else:
-            is_drawn = targets >= 0
-            own = np.stack([np.flatnonzero(is_drawn), targets[is_drawn]])
-            masked = np.concatenate([masked, own], axis=1)
-            masked = masked[:, np.argsort(masked[0], kind="stable")]
-            correction = math.log(len(self._candidates) / len(drawn))
-        column_of_item[drawn] = -1
-        return Columns(torch.from_numpy(masked.astype(np.int64)).to(self.device), correction, target)
+            drawn = rng.choice(drawn, self._n_negatives, replace=False, shuffle=False)
+            windows, earlier = self._windows(batch)
+            items = self._hidden(_take(self._items, np.concatenate([drawn, batch.targets])), rng)
+            step, (user_side, item_side, role_side) = self._gather([batch.users, items, self._in_roles(earlier, rng)])
+        rows, n = model.transform_rows(step.leaf), len(drawn)
+        # Under a softmax the user's linear term cancels, and with it that of the history.
+        users = model.side_vectors(rows, user_side, is_user=True).vector
+        users = users + self._ops.role_sums(windows, self._role_vectors(rows, role_side)[..., 1:], summed=True)
+        item = model.side_vectors(rows, item_side, is_user=False)
+        targets = None if self._takes_all else (item.vector[n:], item.self_terms[n:])
+        columns = self._columns(batch, drawn)
+        loss = self._ops.softmax_loss(users, item.vector[:n], item.self_terms[:n], targets, batch.weights, columns)
+        return replace(step, loss=loss)
 
-    def _grouped(self, batch: HistoryBatch, rng: np.random.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _role_vectors(self, rows: Tensor, role_side: Attributes) -> Tensor:
+        """(R, M, D): what each of the step's earlier items adds in each role."""
+        vectors = self.model.history_vectors(rows, role_side)
+        return vectors.view(len(self.spec.roles), -1, vectors.shape[-1])
+
+    def _columns(self, batch: HistoryBatch, drawn: Ints) -> Columns:
+        """Masked are the items that a row's user had before, not the target."""
+        of_item = self._column_of_item
+        if not self._takes_all or of_item[drawn[0]] < 0:
+            of_item[self._drawn] = -1
+            of_item[drawn] = np.arange(len(drawn), dtype=np.int32)
+            self._drawn = drawn
+        mask_items = np.where(batch.is_had, batch.events, np.int32(len(self._items)))
+        correction = 0.0 if self._takes_all else math.log(len(self._candidates) / len(drawn))
+        target = of_item[batch.targets].astype(np.int64)
+        return Columns(of_item, target, mask_items, batch.row_first, batch.row_stop, correction)
+
+    def _grouped(self, batch: HistoryBatch, rng: np.random.Generator) -> _Step:
         """Each target beside negatives of its own, or alone with its label: any loss, any model that reads attributes."""
         model = self.model
         items = batch.targets[:, None]
@@ -127,18 +165,17 @@ class HistoryEngine:
         else:
             labels = batch.labels[:, None]
         windows, earlier = self._windows(batch)
-        sides = [batch.users, self._hidden(_take(self._items, items.ravel()), rng)]
-        sides += [self._hidden_in_role(earlier, role, rng) for role in range(len(self.spec.roles))]
-        rows, values, leaf, (user_side, item_side, *role_sides) = self._gather(sides)
+        sides = [batch.users, self._hidden(_take(self._items, items.ravel()), rng), self._in_roles(earlier, rng)]
+        step, (user_side, item_side, role_side) = self._gather(sides)
         item_side = _in_groups(item_side, items.shape)
-        transformed = model.transform_rows(leaf)
-        sums = role_sums(windows, self.spec, [model.history_vectors(transformed, side) for side in role_sides])
-        score_sets = model.scores_after(transformed, user_side, item_side, sums, self._role_fields())
+        transformed = model.transform_rows(step.leaf)
+        sums = self._ops.role_sums(windows, self._role_vectors(transformed, role_side), summed=False)
+        score_sets = model.scores_after(transformed, user_side, item_side, list(sums), self._role_fields())
         objective, truth = objective_named(self.loss, model), self._tensor(labels)
         weights = None if batch.weights is None else self._tensor(batch.weights)
         loss = torch.stack([objective(scores, truth, weights) for scores in score_sets]).sum()
-        penalty = model.penalty(leaf, user_side, item_side)
-        return (loss if penalty is None else loss + penalty), rows, values, leaf
+        penalty = model.penalty(step.leaf, user_side, item_side)
+        return replace(step, loss=loss if penalty is None else loss + penalty)
 
     def _windows(self, batch: HistoryBatch) -> tuple[Windows, Ints]:
         """The rows' windows among the events, as places among the distinct items of the events, and these items."""
@@ -147,29 +184,49 @@ class HistoryEngine:
         distinct, places = self._distinct_items(batch.events)
         return Windows(places, batch.is_kept, batch.row_start, batch.row_stop, batch.pieces), distinct
 
+    def _whole_windows(self, batch: HistoryBatch) -> Windows:
+        """The rows' windows among the events, where the role vectors are those of all items."""
+        return Windows(batch.events, batch.is_kept, batch.row_start, batch.row_stop, batch.pieces)
+
     def _hidden(self, items: AttributeTable, rng: np.random.Generator) -> AttributeTable:
         """Some items with their ids dropped, so that the unknown row and the attributes learn what ids keep to themselves."""
-        return _with_ids_dropped(items, self._ids.unknown_item, self._hidden_rate, self._ids.negative_only_row, rng)
+        return with_ids_dropped(items, self._ids.unknown_item, self._hidden_rate, self._ids.negative_only_row, rng)
 
-    def _hidden_in_role(self, earlier: Ints, role: int, rng: np.random.Generator) -> AttributeTable:
-        items, shift = in_role(_take(self._earlier, earlier), self.spec, role), self.spec.shift(role)
-        return _with_ids_dropped(items, self._ids.unknown_item + shift, self._hidden_rate, -1, rng)
+    def _in_roles(self, earlier: Ints, rng: np.random.Generator) -> AttributeTable:
+        """The earlier items by their rows in each role, role after role; in each some with their ids dropped."""
+        items, unknown = _take(self._earlier, earlier), self._ids.unknown_item
+        by_role = [in_role(items, self.spec, role) for role in range(len(self.spec.roles))]
+        dropped = [
+            with_ids_dropped(side, unknown + self.spec.shift(role), self._hidden_rate, -1, rng)
+            for role, side in enumerate(by_role)
+        ]
+        return AttributeTable(*(np.concatenate([getattr(side, name) for side in dropped]) for name in ("ids", "values")))
 
-    def _gather(self, sides: list[AttributeTable]) -> tuple[Tensor, Tensor, Tensor, list[Attributes]]:
-        """The distinct rows that some sides name: their numbers, values, a leaf of them, and the sides as places among them."""
+    def _gather(self, sides: list[AttributeTable]) -> tuple[_Step, list[Attributes]]:
+        """The distinct rows that some sides name, and the sides as places among them."""
         distinct, places = self._distinct_rows(np.concatenate([side.ids.ravel() for side in sides]))
-        rows = torch.from_numpy(distinct.astype(np.int64)).to(self.device)
-        values = self.rows.table[rows]
-        leaf = values.clone().requires_grad_()
+        numbers = torch.from_numpy(distinct.astype(np.int64)).to(self.device)
         attributes, start = [], 0
         for side in sides:
             ids = places[start : start + side.ids.size].reshape(side.ids.shape)
             start += side.ids.size
-            fields = None if self._field_of_row is None else self._tensor(self._field_of_row[side.ids].astype(np.int64))
-            attributes.append(
-                Attributes(self._tensor(ids.astype(np.int64)), self._tensor(side.values), fields, self._tensor(side.ids != 0))
-            )
-        return rows, values, leaf, attributes
+            attributes.append(self._attributes(side, ids))
+        return _Step(numbers, self.rows.table[numbers].requires_grad_()), attributes
+
+    def _gather_catalogue(self, users: AttributeTable, sides: list[AttributeTable]) -> tuple[_Step, list[Attributes]]:
+        """The same, where a step reads the rows of all items in any case, which stand together at the table's end."""
+        distinct, places = self._distinct_rows(users.ids.ravel())
+        first = self._catalogue.first_row
+        numbers = torch.from_numpy(np.concatenate([distinct, self._catalogue.rows]).astype(np.int64)).to(self.device)
+        leaf = torch.cat([self.rows.table[numbers[: len(distinct)]], self.rows.table[first:]]).requires_grad_()
+        attributes = [self._attributes(users, places.reshape(users.ids.shape))]
+        # Padding, which has x = 0, is taken for any row.
+        attributes += [self._attributes(side, np.maximum(side.ids - first, 0) + len(distinct)) for side in sides]
+        return _Step(numbers, leaf), attributes
+
+    def _attributes(self, side: AttributeTable, places: npt.NDArray[np.integer[Any]]) -> Attributes:
+        fields = None if self._field_of_row is None else self._tensor(self._field_of_row[side.ids].astype(np.int64))
+        return Attributes(self._tensor(places.astype(np.int64)), self._tensor(side.values), fields, self._tensor(side.ids != 0))
 
     def _role_fields(self) -> Tensor | None:
         if self._field_of_row is None:
@@ -186,7 +243,7 @@ def _take(items: AttributeTable, numbers: Ints) -> AttributeTable:
     return AttributeTable(items.ids[numbers], items.values[numbers])
 
 
-def _with_ids_dropped(items: AttributeTable, unknown: int, rate: float, never: int, rng: np.random.Generator) -> AttributeTable:
+def with_ids_dropped(items: AttributeTable, unknown: int, rate: float, never: int, rng: np.random.Generator) -> AttributeTable:
     """never: the row of items whose ids stay."""
     if rate == 0:
         return items

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
-from gmlfm import Schema
+from gmlfm import Dataset, Schema, load_dataset
+from gmlfm.data.restoring import restore
 from gmlfm.data.sources.preparing import prepare
-from gmlfm.errors import DataError, GmlfmError
+from gmlfm.errors import DataError, GmlfmError, SchemaError
 
 
 @pytest.mark.parametrize(
@@ -89,3 +93,66 @@ def test_an_empty_side_is_refused(shop: Path, tmp_path: Path) -> None:
     (shop / "users.csv").write_text("u,city,age\n")
     with pytest.raises(DataError, match=r"users\.csv is empty"):
         prepare(Schema.from_toml(shop / "dataset.toml"), shop, tmp_path / "out")
+
+
+EVENTS = '[interactions]\npath = "e.csv"\nuser = "u"\nitem = "i"\ntime = "t"\nlabel = "stars"\npositive = "stars >= 3"\nevent = "e"\n'
+
+
+def write_events(folder: Path, *lines: str, suffix: str = "csv") -> Schema:
+    """Three kinds of events; only purchases have stars. The first hundred rows and some users and items have none."""
+    rng = np.random.default_rng(0)
+    n = 600
+    kinds = np.where(np.arange(n) < 100, "click", rng.choice(["click", "cart", "buy", "look"], n, p=[0.5, 0.2, 0.2, 0.1]))
+    stars = [int(star) if kind == "buy" else None for kind, star in zip(kinds, rng.integers(1, 6, n), strict=True)]
+    table = pl.DataFrame(
+        {"u": rng.integers(40, size=n), "i": rng.integers(150, size=n), "t": rng.integers(50, size=n), "stars": stars}
+    )
+    table = table.with_columns(pl.Series("e", kinds.tolist()), on=pl.Series([["a", None][row % 2] for row in range(n)]))
+    if suffix == "csv":
+        table.write_csv(folder / "e.csv")
+    else:  # a key without a value is left out
+        rows = [{key: value for key, value in row.items() if value is not None} for row in table.iter_rows(named=True)]
+        (folder / "e.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    text = EVENTS.replace("e.csv", f"e.{suffix}") + "\n".join(lines) + '\ncontext = { on = "category" }\n'
+    (folder / "dataset.toml").write_text(text)
+    return Schema.from_toml(folder / "dataset.toml")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+@pytest.mark.parametrize("repeats", ["merge", "keep"])
+@pytest.mark.parametrize("history_events", [(), ("click",), ("click", "buy")])
+def test_targets_are_those_of_memory(tmp_path: Path, suffix: str, repeats: str, history_events: tuple[str, ...]) -> None:
+    listed = [f"history_events = {json.dumps(history_events)}"] if history_events else []
+    schema = write_events(tmp_path, 'targets = ["buy"]', f'repeats = "{repeats}"', 'ties = "file"', *listed, suffix=suffix)
+    prepared = prepare(schema, tmp_path, tmp_path / "out", split="none", rows_per_bucket=100)
+    assert prepared.n_shards > 1
+    restored, data = restore(prepared)[0], load_dataset(tmp_path)
+    for side in ("users", "items"):
+        assert sorted(getattr(restored, side).ids) == sorted(getattr(data, side).ids)
+
+    def named(some: Dataset) -> list[tuple[object, ...]]:
+        frame = some.interactions.with_columns(
+            some.users.ids.gather(some.interactions["user"]).alias("user"),
+            some.items.ids.gather(some.interactions["item"]).alias("item"),
+            pl.Series("counts", some.counts_as_history),
+            some.context["on"],
+        )
+        return sorted(frame.select(sorted(frame.columns)).rows(), key=repr)
+
+    assert named(restored) == named(data)
+    assert restored.schema.interactions.ties == "file"
+    n_alone = data.history_rows.height - int(data.history_rows["is_had"].sum())
+    note = f"{n_alone:,} rows are events that count as history alone; a prepared folder does not keep them yet."
+    assert note in prepared.info.notes
+    assert (n_alone > 0, restored.history_rows.height) == (True, 0)
+    assert set(data.warnings) - {warning for warning in data.warnings if "label" in warning} <= set(prepared.info.notes)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_wrong_kinds_are_refused(tmp_path: Path, suffix: str) -> None:
+    schema = write_events(tmp_path, 'targets = ["bouy"]', suffix=suffix)
+    with pytest.raises(DataError, match=r"targets names 'bouy', but no row of e\..* has it in 'e'; did you mean 'buy'"):
+        prepare(schema, tmp_path, tmp_path / "out", rows_per_bucket=100)
+    schema = replace(schema, interactions=replace(schema.interactions, event="kind", targets=("buy",)))
+    with pytest.raises(SchemaError, match="'kind', which event "):
+        prepare(schema, tmp_path, tmp_path / "two", rows_per_bucket=100)

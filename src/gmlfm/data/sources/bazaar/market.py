@@ -6,7 +6,9 @@ bought a share stays in the tables, unsold: what can be had at a moment is what 
 The truth is written from how people shop: favourite genres and brands, what a fair price is for such a thing in such a
 condition, what the purse allows, how long one is willing to wait, how far one is willing to go, and the season. It is a
 sum of looked-up likes and of thresholds; there is no vector of a thing anywhere in it, hence no product and no distance
-of vectors.
+of vectors. Buyers have habits besides (habits.py): the taste drifts, and what was bought last calls for its complements.
+
+Version 2 is the same market, its buyers, shelves, days and whims, without habits.
 """
 
 from __future__ import annotations
@@ -15,14 +17,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from gmlfm.data.sources.bazaar import world
 from gmlfm.data.sources.bazaar.chance import Chance, Floats, Ints
 from gmlfm.data.sources.bazaar.entities import Buyers, Listings, concatenated, make_buyers, make_listings
+from gmlfm.data.sources.bazaar.habits import Mood, drift_paths, no_drift, rounds
 from gmlfm.errors import OptionError
 
-VERSION = 2
-_PURCHASES_VERSION = 1  # buyers, shelves and purchases are those of version 1; listing times and unsold listings are new
+Bytes = npt.NDArray[np.int8]
+
+VERSION = 3
+VERSIONS = (2, VERSION)
+# The version that each stream of draws came with: buyers, shelves and whims, listing times and unsold listings, habits.
+_PURCHASES_VERSION, _LISTED_VERSION, _HABITS_VERSION = 1, 2, 3
 FIRST_DAY = 17_106  # 2016-11-01, in days since 1970
 N_DAYS = 730
 LEAST_PURCHASES = 5
@@ -44,7 +52,7 @@ class Block:
     """Some buyers with all their purchases, and some listings that they left: those are unsold for good.
 
     `numbers` are the listings' item numbers, ascending; `bought` points into them; `listed` are their listing times in seconds
-    from the market's first day.
+    from the market's first day. With habits a buyer's purchases are in the order of time.
     """
 
     first_buyer: int
@@ -56,6 +64,7 @@ class Block:
     listings: Listings
     numbers: Ints
     listed: Ints
+    drift: Floats  # (purchases + buyers, genres), as drift_paths has it; without habits (0, genres)
 
     @property
     def sold_second(self) -> Ints:
@@ -68,6 +77,7 @@ class Market:
     n_users: int = 3_855
     n_purchases: int = 46_712
     seed: int = 0
+    version: int = VERSION
 
     def __post_init__(self) -> None:
         if self.n_users < 1 or self.n_purchases < 1:
@@ -77,11 +87,19 @@ class Market:
                 f"{self.n_purchases:,} purchases are fewer than {LEAST_PURCHASES} for each of {self.n_users:,} users; "
                 "ask for more purchases or fewer users."
             )
+        if self.version not in VERSIONS:
+            raise OptionError(f"the bazaar's versions are {' and '.join(map(str, VERSIONS))}; got {self.version}.")
 
     @property
     def name(self) -> str:
-        """`bazaar` is the built-in one; any other carries its size and seed."""
-        return "bazaar" if self == Market() else f"bazaar-{self.n_users}-{self.n_purchases}-{self.seed}"
+        """`bazaar` is the built-in one; an older version carries its number, another size or seed that too."""
+        name = "bazaar" if self.version == VERSION else f"bazaar-v{self.version}"
+        is_built_in = self == Market(version=self.version)
+        return name if is_built_in else f"{name}-{self.n_users}-{self.n_purchases}-{self.seed}"
+
+    @property
+    def has_habits(self) -> bool:
+        return self.version >= _HABITS_VERSION
 
     @property
     def n_stocked(self) -> int:
@@ -107,16 +125,24 @@ class Market:
         before, after = (round(self.n_purchases * edge / self.n_users) for edge in (start, stop))
         chance = Chance(self.seed, _PURCHASES_VERSION, 2, index)
         buyers = make_buyers(chance, stop - start)
-        buyer = np.repeat(np.arange(stop - start), _purchases_each(chance, stop - start, after - before))
+        each = _purchases_each(chance, stop - start, after - before)
+        buyer = np.repeat(np.arange(stop - start), each)
         n = len(buyer)
         day, second = chance.below(n, N_DAYS), chance.below(n, 86_400)
-        shelf, chosen = self._shop(chance, buyers.rows(buyer), buyer, day, stocked)
+        drift, mood = no_drift(), None
+        if self.has_habits:
+            moments = np.sort((buyer * N_DAYS + day) * 86_400 + second) - buyer * _LAST_SECOND
+            day, second = moments // 86_400, moments % 86_400
+            drift = drift_paths(Chance(self.seed, _HABITS_VERSION, 7, index), each)
+            mood = Mood.at_first(drift[np.arange(n) + buyer], stop - start)
+        shelf, chosen = self._shop(chance, buyers, buyer, day, stocked, mood)
         is_stocked = chosen >= len(shelf)
         sold = np.flatnonzero(~is_stocked)
-        chance = Chance(self.seed, VERSION, 5, index)
+        chance = Chance(self.seed, _LISTED_VERSION, 5, index)
         looked_at = day * 86_400 + second
         left, left_listed = self._unsold(chance, shelf, chosen, looked_at)
-        later, later_listed = self._later(chance, buyers, n, stocked)
+        mood_after = None if mood is None else replace(mood, drift=drift[np.cumsum(each + 1) - 1])
+        later, later_listed = self._later(chance, buyers, n, stocked, mood_after)
         # Two numbers a purchase: what was bought has the first or the second by chance, and some unsold listing the other,
         # so that a number tells nothing. There are as many unsold ones as purchases at most, which binds in tiny markets alone.
         unsold = concatenated(left, later).rows(slice(n))
@@ -140,12 +166,18 @@ class Market:
             listings=concatenated(stocked, concatenated(shelf.rows(chosen[sold]), unsold).rows(order)),
             numbers=np.concatenate([np.arange(self.n_stocked), numbers[order]]),
             listed=np.concatenate([np.zeros(self.n_stocked, np.int64), listed[order]]),
+            drift=drift,
         )
 
-    def _shop(self, chance: Chance, buyer_of_row: Buyers, buyer: Ints, day: Ints, stocked: Listings) -> tuple[Listings, Ints]:
-        """A shelf for each row, all first places first, and what is bought: a place of it, or beyond it a stocked listing."""
+    def _shop(
+        self, chance: Chance, buyers: Buyers, buyer: Ints, day: Ints, stocked: Listings, mood: Mood | None
+    ) -> tuple[Listings, Ints]:
+        """A shelf for each row, all first places first, and what is bought: a place of it, or beyond it a stocked listing.
+
+        The mood moves on with what is bought.
+        """
         n = len(buyer)
-        shelf = make_listings(chance, n * SHELF)
+        shelf, buyer_of_row = make_listings(chance, n * SHELF), buyers.rows(buyer)
         in_stock = np.flatnonzero(chance.uniform(n) < _SHARE_OF_STOCKED)
         # The best known of three: a few stocked listings are seen by many, most by few.
         shown = np.minimum.reduce([chance.below(len(in_stock), self.n_stocked) for _ in range(3)])
@@ -154,9 +186,11 @@ class Market:
             liked[place] = liking(buyer_of_row, shelf.rows(slice(place * n, (place + 1) * n)), day)
         liked[0, in_stock] = liking(buyer_of_row.rows(in_stock), stocked.rows(shown), day[in_stock])
         liked += WHIM * chance.gumbel(n * SHELF).reshape(SHELF, n)
-        first_place = np.arange(n)
-        first_place[in_stock] = n * SHELF + shown
-        return shelf, self._no_pair_twice(buyer, liked, first_place, n * SHELF)
+        leaf: Bytes = shelf.leaf.reshape(SHELF, n).astype(np.int8)
+        stock = np.full(n, -1)
+        leaf[0, in_stock], stock[in_stock] = stocked.leaf[shown], shown
+        best = _choose(buyer, liked, leaf, stock, mood)
+        return shelf, np.where((best == 0) & (stock >= 0), n * SHELF + stock, best * n + np.arange(n))
 
     def _unsold(self, chance: Chance, shelf: Listings, chosen: Ints, looked_at: Ints) -> tuple[Listings, Ints]:
         """Of a share of the shelves a listing that was not bought, and its listing time; it is never sold.
@@ -170,7 +204,9 @@ class Market:
         place += (bought > 0) & (place >= bought)
         return shelf.rows(place * n + rows), listed_before(chance, looked_at[rows])
 
-    def _later(self, chance: Chance, buyers: Buyers, n_purchases: int, stocked: Listings) -> tuple[Listings, Ints]:
+    def _later(
+        self, chance: Chance, buyers: Buyers, n_purchases: int, stocked: Listings, mood: Mood | None
+    ) -> tuple[Listings, Ints]:
         """What is listed before the market's last day and looked at after it: bought or not, in the tables it is unsold.
 
         Without these the last weeks would hold ever fewer listings that sell. Waiting times are exponential, hence without
@@ -179,22 +215,45 @@ class Market:
         n = round(n_purchases * _MEAN_WAIT / _LAST_SECOND)
         buyer = chance.below(n, len(buyers))
         looked_at = _LAST_SECOND + waiting_times(chance, n)
-        shelf, chosen = self._shop(chance, buyers.rows(buyer), buyer, looked_at // 86_400, stocked)
+        mood = None if mood is None else replace(mood, drift=mood.drift[buyer])
+        shelf, chosen = self._shop(chance, buyers, buyer, looked_at // 86_400, stocked, mood)
         left, _ = self._unsold(chance, shelf, chosen, looked_at)
         listings = concatenated(shelf.rows(chosen[chosen < len(shelf)]), left)
         return listings, np.maximum(_LAST_SECOND - waiting_times(chance, len(listings)), 0)
 
-    def _no_pair_twice(self, buyer: Ints, liked: Floats, first_place: Ints, first_stocked: int) -> Ints:
-        """The best of each shelf; but a buyer takes the same stocked listing only once, and later the next best."""
-        n = len(buyer)
-        best = liked.argmax(axis=0)
-        chosen = np.where(best == 0, first_place, best * n + np.arange(n))
-        pairs = np.where(chosen >= first_stocked, buyer * (self.n_stocked + 1) + chosen - first_stocked + 1, 0)
-        order = np.argsort(pairs, kind="stable")
-        is_repeat = np.zeros(len(buyer), bool)
-        is_repeat[order[1:]] = (np.diff(pairs[order]) == 0) & (pairs[order[1:]] > 0)
-        second = (1 + liked[1:].argmax(axis=0)) * n + np.arange(n)
-        return np.where(is_repeat, second, chosen)
+
+def _choose(buyer: Ints, liked: Floats, leaf: Bytes, stock: Ints, mood: Mood | None) -> Ints:
+    """The place of each row's shelf that is bought, in rounds: every buyer's first row, then their second, and so on.
+
+    liked, leaf: (SHELF, rows), the liking without habits and the category. stock: the stocked listing in the first place, or
+    -1; a buyer takes the same one only once, and later the next best.
+    """
+    previous = _previous_look(buyer, stock)
+    has_it = np.zeros(len(buyer), bool)  # after this row the buyer has the stocked listing that the row shows
+    chosen = np.empty(len(buyer), np.int64)
+    for rows in rounds(buyer):
+        values = liked[:, rows]
+        if mood is not None:
+            pull = mood.pulls(rows, buyer[rows])
+            values += pull.ravel().take(leaf[:, rows] + np.arange(0, pull.size, pull.shape[1]))
+        had_it = (previous[rows] >= 0) & has_it[previous[rows]]
+        values[0, had_it] = -np.inf
+        best = values.argmax(axis=0)
+        chosen[rows] = best
+        has_it[rows] = had_it | (best == 0)
+        if mood is not None:
+            mood.note(buyer[rows], leaf[best, rows])
+    return chosen
+
+
+def _previous_look(buyer: Ints, stock: Ints) -> Ints:
+    """For each row the same buyer's row before it that shows the same stocked listing, or -1."""
+    rows = np.flatnonzero(stock >= 0)
+    order = rows[np.lexsort((stock[rows], buyer[rows]))]
+    is_same = (np.diff(buyer[order]) == 0) & (np.diff(stock[order]) == 0)
+    previous = np.full(len(buyer), -1)
+    previous[order[1:][is_same]] = order[:-1][is_same]
+    return previous
 
 
 def waiting_times(chance: Chance, n: int) -> Ints:

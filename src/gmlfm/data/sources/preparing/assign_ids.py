@@ -73,6 +73,11 @@ def _with_numbers(rows: pl.DataFrame, column: str, side: pl.DataFrame, start: in
 
 def _write_shard(plan: Plan, rows: pl.DataFrame, folder: Path) -> int:
     """Write a bucket's interactions in the order of the source; returns how many repeats were merged."""
+    if "is_target" in rows.columns:
+        marks = [] if plan.schema.interactions.has_targets_beside_history else ["is_history"]
+        rows = rows.filter("is_target").drop("is_target", *marks)
+        if rows.height == 0:
+            return 0  # its users have history alone
     rows = rows.sort("position")
     context_names = [name for name in rows.columns if name.startswith("context ")]
     table, context = rows.drop(context_names, "position"), rows.select(context_names)

@@ -94,7 +94,7 @@ def encode_interactions(plan: Plan, splitter: Splitter, encoder: Encoder, widths
             frame = frame.with_columns(rows.alias("rows"), x.alias("x"))
         ordered = [
             name
-            for name in ("user", "item", "part", "time", "label", "weight", "positive", "rows", "x")
+            for name in ("user", "item", "part", "time", "label", "weight", "positive", "is_history", "rows", "x")
             if name in frame.columns
         ] + [f"context {name}" for name in names]
         with new_file(plan.out / "interactions" / f"{number:05d}.parquet") as draft:

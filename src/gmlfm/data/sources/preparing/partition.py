@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gmlfm.data.building import listing_times, moments, occasion
+from gmlfm.data.building import listing_times, moments, no_usable_row, occasion
 from gmlfm.data.columns import as_field, as_ids, as_text, column
-from gmlfm.data.row_filter import left_out_note, named_columns, nothing_used, used_rows
-from gmlfm.data.schema import Field, ReadOptions, SideSchema
+from gmlfm.data.events import EventRoles, KindTally, event_kinds
+from gmlfm.data.row_filter import chosen_rows, left_out_note, named_columns, nothing_used, used_rows
+from gmlfm.data.schema import Field, InteractionsSchema, ReadOptions, SideSchema
 from gmlfm.data.sources.chunks import read_chunks
 from gmlfm.data.sources.delimited import Broken
 from gmlfm.data.sources.preparing.plan import Plan, read_done
@@ -69,11 +70,13 @@ def partition_interactions(plan: Plan) -> None:
         return
     broken = Broken()
     any_positive = time_is_float = False
-    names = (spec.user, spec.item, spec.time, spec.label, spec.weight, *(field.name for field in spec.context))
+    names = (spec.user, spec.item, spec.time, spec.label, spec.weight, spec.event, *(field.name for field in spec.context))
     in_conditions = named_columns(spec.positive) + named_columns(spec.where)
     needed = [name for name in names if name is not None] + in_conditions
+    in_conditions += [] if spec.event is None else [spec.event]
     never_met = set(in_conditions) if _is_json_lines(plan, spec.path) else set()
-    position, n_lost, n_rows = 0, 0, 0
+    tally = KindTally(spec)
+    position, n_lost, n_rows, n_used, n_targets = 0, 0, 0, 0, 0
     n_missing = {"time": 0, "label": 0}
     types: dict[str, set[str]] = {"user": set(), "item": set()}
     for index, chunk in enumerate(_chunks(plan, spec.path, spec.read, needed, broken)):
@@ -81,7 +84,14 @@ def partition_interactions(plan: Plan) -> None:
         n_rows += chunk.frame.height
         used, origin = used_rows(chunk.frame, spec, chunk.origin)
         never_met -= {name for name in never_met if chunk.frame[name].null_count() < chunk.frame.height}
-        table = replace(chunk, frame=used, origin=origin)
+        if used.height == 0:
+            continue
+        kinds = event_kinds(used, spec, origin)
+        roles = EventRoles.of(kinds, spec, used.height)
+        tally.add(kinds, roles)
+        n_used += used.height
+        used, origin = chosen_rows(used, roles.is_used, origin)
+        table, roles = replace(chunk, frame=used, origin=origin), roles.filter(roles.is_used)
         if used.height == 0:
             continue  # without a row nothing can be said of the types of ids and times
         _refuse_ambiguous_dates(table, spec.time, spec.time_format, "[interactions] time_format")
@@ -94,37 +104,69 @@ def partition_interactions(plan: Plan) -> None:
         if n_lost > spec.read.tolerate:
             place = table.origin.locate(int((~usable).arg_max() or 0))
             raise DataError(f"{place}: {n_lost:,} row(s) so far have no user or no item, {spec.read.tolerate} are tolerated.")
-        frame = pl.DataFrame(
+        rows = pl.DataFrame(
             [
                 users.alias("user"),
                 items.alias("item"),
                 pl.Series("position", np.arange(position, position + table.frame.height)),
                 *moments(table.frame, spec, table.origin, []),
-                *occasion(table.frame, spec, table.origin, [], whole=False),
-                *_typed(table, spec.context, spec.read.decimal, "context", "context"),
             ]
-        ).filter(usable)
+        )
+        frame = _with_occasions(rows, table, spec, roles).drop_nulls(["user", "item"])
+        n_targets += int((roles.is_target & usable).sum())
         any_positive = any_positive or bool(frame["positive"].any())
         time_is_float |= "time" in frame.columns and frame["time"].dtype.is_float()
         for name in n_missing:
-            n_missing[name] += frame[name].null_count() if name in frame.columns else 0
+            n_missing[name] += _n_missing(frame, name)
         position += table.frame.height
         partition_rows(plan, frame, frame["item"], base / f"{index:06d}")
     if never_met:  # a JSON line may lack a key, so that no chunk alone can tell a name that is wrong
-        raise SchemaError(f"{spec.path} has no value of '{sorted(never_met)[0]}', which a condition of [interactions] names.")
-    if n_rows > position == 0:
+        name = sorted(never_met)[0]
+        key = "event" if name == spec.event else "a condition"
+        raise SchemaError(f"{spec.path} has no value of '{name}', which {key} of [interactions] names.")
+    if n_rows > n_used == 0:
         raise DataError(nothing_used(spec.path, spec.where))
-    if position == n_lost:
-        raise DataError(f"{spec.path} has no row with both a user and an item.")
+    tally.check(spec.path)
+    if n_targets == 0:
+        raise DataError(no_usable_row(spec.path, spec))
     if not any_positive:
         raise DataError(f'{spec.path}: no row fulfils positive = "{spec.positive}", so there is nothing to recommend.')
     notes = _broken_notes(broken, spec.path) + [f"{n:,} interactions have no {name}." for name, n in n_missing.items() if n]
-    if n_rows > position:
-        notes.append(left_out_note(n_rows - position, n_rows, spec.where))
+    if n_rows > n_used:
+        notes.append(left_out_note(n_rows - n_used, n_rows, spec.where))
+    notes += tally.notes()
+    if tally.n_alone:
+        notes.append(
+            f"{tally.n_alone:,} rows are events that count as history alone; a prepared folder does not keep them yet."
+        )
     if n_lost:
         notes.append(f"{n_lost:,} row(s) of the interactions have no user or no item; left out, as tolerate allows.")
     id_types = {side: "integer" if _all_integer(plan, side, types[side]) else "text" for side in types}
     write_text(base / "done.json", json.dumps({**id_types, "time_is_float": time_is_float, "notes": notes}))
+
+
+def _with_occasions(rows: pl.DataFrame, table: Table, spec: InteractionsSchema, roles: EventRoles) -> pl.DataFrame:
+    """The rows with their label, weight, positive and context. Where events are declared, those that are history alone have
+    none of these, and is_target and is_history tell them apart."""
+    targets, origin = chosen_rows(table.frame, roles.is_target, table.origin)
+    about = [
+        *occasion(targets, spec, origin, [], whole=False),
+        *_typed(replace(table, frame=targets, origin=origin), spec.context, spec.read.decimal, "context", "context"),
+    ]
+    frame = rows.filter(roles.is_target).with_columns(about)
+    if spec.event is None:
+        return frame
+    is_history = roles.is_history.filter(roles.is_target).alias("is_history")
+    frame = frame.with_columns(pl.lit(True).alias("is_target"), is_history)
+    return pl.concat([frame, rows.filter(~roles.is_target).with_columns(pl.lit(False).alias("is_target"))], how="diagonal")
+
+
+def _n_missing(frame: pl.DataFrame, name: str) -> int:
+    """Of how many rows a column is not known that should be."""
+    if name not in frame.columns:
+        return 0
+    has_labels = name == "label" and "is_target" in frame.columns
+    return (frame.filter("is_target") if has_labels else frame)[name].null_count()
 
 
 def _refuse_ambiguous_dates(table: Table, name: str | None, time_format: str | None, key: str) -> None:

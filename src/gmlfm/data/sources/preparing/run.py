@@ -44,6 +44,11 @@ def prepare(
     check_prepared_split(split)
     if rows_per_bucket < 1:
         raise OptionError(f"rows_per_bucket is {rows_per_bucket}; expected 1 or more.")
+    if schema.interactions.event is not None:
+        raise OptionError(
+            f"[interactions] event is '{schema.interactions.event}', but a prepared folder does not tell kinds of events apart; "
+            "leave event out of a table that has the rows to learn from alone, or train from the data in memory."
+        )
     with _alone(out):
         return _prepare(schema, folder, out, split, rows_per_bucket, progress)
 
@@ -170,6 +175,7 @@ def _finish(
         item_id_type=done["item"],
         sells_once=splitter.sells_once,
         repeats=plan.schema.interactions.repeats,
+        ties=plan.schema.interactions.ties,
         min_count=dict(plan.schema.min_count),
         checksums={file: sha256_of(plan.out / file) for file in files},
         notes=tuple(dict.fromkeys([*_side_notes(plan), *done["notes"], *plan.notes])),

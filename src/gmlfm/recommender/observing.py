@@ -1,0 +1,166 @@
+"""Tables of what users just did, checked as a whole before anything of them is kept."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from gmlfm.arguments import shown
+from gmlfm.data.columns import Origin, as_text
+from gmlfm.data.interop import as_frame
+from gmlfm.errors import DataError, SchemaError
+from gmlfm.fitting import FittedRun
+from gmlfm.recommender.observed import Observed
+from gmlfm.recommender.observed_times import times_on_the_scale
+from gmlfm.recommender.run_index import RunIndex
+from gmlfm.recommender.state import State
+from gmlfm.runs import RunFolder
+from gmlfm.runs.event_lines import ObservedRow
+
+_ORIGIN = Origin("the observations")
+_NESTED = (list, tuple, set, frozenset, pl.Series)
+
+
+@dataclass(frozen=True)
+class ObserveReport:
+    """n: rows that count from now on; n_duplicates: rows that were known already; n_new_users: how many users neither the data
+    nor earlier observations had."""
+
+    n: int = 0
+    n_duplicates: int = 0
+    n_new_users: int = 0
+
+
+def observed_rows(index: RunIndex, interactions: Any, origin: Origin | None = None) -> list[ObservedRow]:
+    """A table, a list of rows by column, or one such row. Its columns are user, item and perhaps time and event, or are named
+    as in the data. Whatever cannot be kept is refused by its place; `origin` tells it."""
+    origin = origin or _ORIGIN
+    table = _as_table(interactions)
+    if table.height == 0 and table.width == 0:
+        return []
+    columns = _columns(table, index, origin)
+    users, items = (_ids(columns[side], origin) for side in ("user", "item"))
+    _refuse_unknown_items(items, index, origin)
+    times = events = [None] * table.height
+    if "time" in columns:
+        times = times_on_the_scale(columns["time"].alias("time"), index, origin).to_list()
+    if "event" in columns:
+        events = _texts(columns["event"], origin, "the kind of an event").replace("", None).to_list()
+    # Each text is held once, however often it comes.
+    return [
+        (sys.intern(user), sys.intern(item), time, event and sys.intern(event))
+        for user, item, time, event in zip(users, items, times, events, strict=True)
+    ]
+
+
+def new_rows(index: RunIndex, observed: Observed, rows: list[ObservedRow]) -> tuple[list[ObservedRow], ObserveReport]:
+    """Those that neither the data nor earlier observations have; and what is to be told of all of them."""
+    numbers = index.user_numbers(dict.fromkeys(row[0] for row in rows))
+    of_data = {user: index.timed_rows(number) for user, number in numbers.items() if number >= 0}
+    unknown = [row for row in rows if row[2] is None or (index.item_numbers[row[1]], row[2]) not in of_data.get(row[0], ())]
+    _, fresh = observed.plus(unknown)
+    n_new_users = sum(number < 0 and user not in observed for user, number in numbers.items())
+    return fresh, ObserveReport(len(fresh), len(rows) - len(fresh), n_new_users)
+
+
+def state_observing(
+    state: State, folder: RunFolder | None, interactions: Any, origin: Origin | None = None
+) -> tuple[State, ObserveReport]:
+    """The state with what is observed, which is on the disk then where there is a folder."""
+    rows = observed_rows(state.index, interactions, origin)
+    _warn_without_history(state.run)
+    if folder is None:
+        fresh, report = new_rows(state.index, state.observed, rows)
+        return replace(state, observed=state.observed.plus(fresh)[0]), report
+    with folder.held_log() as log:
+        before = state.observed.following(log.observed())  # with others' rows
+        fresh, report = new_rows(state.index, before, rows)
+        observed = before.plus(fresh)[0]
+        if fresh:
+            log.append_observed(fresh)
+            observed = observed.noting(log.observed())
+    return replace(state, observed=observed), report
+
+
+def _warn_without_history(run: FittedRun) -> None:
+    """Where no score can change."""
+    if not run.model.inputs.history:
+        message = (
+            f"'{run.settings.model}' does not read what users did before: what is observed is kept, and left out of their "
+            "recommendations, but changes no score until a model that reads it is trained."
+        )
+        warnings.warn(message, stacklevel=4)
+
+
+def _as_table(interactions: Any) -> pl.DataFrame:
+    if isinstance(interactions, Mapping) and not any(_is_nested(value) for value in interactions.values()):
+        interactions = [interactions]
+    if isinstance(interactions, list | tuple):
+        for row in interactions:
+            if not isinstance(row, Mapping):
+                raise DataError(
+                    "observations are expected as a table, or as rows such as {'user': 'u17', 'item': 'i3'}; got "
+                    f"{shown(row)} in a list."
+                )
+        names = dict.fromkeys(name for row in interactions for name in row)
+        interactions = {name: [row.get(name) for row in interactions] for name in names}
+    return as_frame(interactions, "observations")
+
+
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, _NESTED) or (hasattr(value, "__iter__") and not isinstance(value, str | bytes))
+
+
+def _columns(table: pl.DataFrame, index: RunIndex, origin: Origin) -> dict[str, pl.Series]:
+    """By what they are for."""
+    declared = index.run.data.schema.interactions
+    names = {"user": declared.user, "item": declared.item, "time": declared.time, "event": None}
+    columns = {}
+    for purpose, name in names.items():
+        chosen = purpose if purpose in table.columns else name
+        if chosen in table.columns:
+            columns[purpose] = table[chosen]
+    for side in ("user", "item"):
+        if side not in columns:
+            raise DataError(
+                f"{origin.name}: the columns are {', '.join(table.columns) or 'none'}; expected user, item and perhaps time "
+                "and event."
+            )
+    others = [name for name in table.columns if name not in {column.name for column in columns.values()}]
+    if others:
+        what = f"the column '{others[0]}'" if len(others) == 1 else f"{len(others)} columns, the first '{others[0]}',"
+        warnings.warn(f"{what} of the observations is not read; user, item, time and event are.", stacklevel=5)
+    return columns
+
+
+def _texts(values: pl.Series, origin: Origin, what: str) -> pl.Series:
+    try:
+        return as_text(values, origin)
+    except SchemaError as error:
+        raise DataError(f"{origin.name}: column '{values.name}' holds {values.dtype}; expected {what} in each row.") from error
+
+
+def _ids(values: pl.Series, origin: Origin) -> list[str]:
+    ids: list[str] = _texts(values, origin, "one id").to_list()
+    empty = next((row for row, text in enumerate(ids) if text is None or not text.strip()), None)
+    if empty is not None:
+        where = origin.locate(empty)
+        raise DataError(
+            f"{where}: the column '{values.name}' is empty; every row needs a user and an item; none of these rows was kept."
+        )
+    return ids
+
+
+def _refuse_unknown_items(items: list[str], index: RunIndex, origin: Origin) -> None:
+    unknown = [item for item in dict.fromkeys(items) if item not in index.item_numbers]
+    if unknown:
+        others = f" (and {len(unknown) - 1:,} others are not)" if len(unknown) > 1 else ""
+        raise DataError(
+            f"{origin.locate(items.index(unknown[0]))}: the item '{unknown[0]}' is not in the catalogue{others}; add it first "
+            "(add_items, gmlfm add-items); none of these rows was kept."
+        )
