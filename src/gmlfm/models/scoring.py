@@ -18,7 +18,7 @@ from gmlfm.models.folding import folded_row, other_items
 from gmlfm.models.gradient import Attributes, GradientModel, gather
 from gmlfm.models.history import bag_sums, distinct_items, in_role, pooled_side, role_bags
 from gmlfm.models.item_cache import ItemCache
-from gmlfm.models.pairwise import PairwiseModel
+from gmlfm.models.pairwise import PairwiseModel, SideVectors
 
 _FACTORS_PER_BLOCK = 500_000  # of the pairs scored at a time: 2 MB stay near the processor, and larger memory is new each time
 _NUMBERS_PER_BLOCK = 4_000_000  # of scores and table entries held at a time
@@ -124,6 +124,17 @@ class RowScorer:
                 return self_terms, own.vector
             earlier = torch.stack(self._role_sums(users.history)).sum(0)
             return self_terms + earlier[:, 0], own.vector + earlier[:, 1:]
+
+    def item_side_vectors(self, items: AttributeTable, id_row: Tensor | None = None) -> SideVectors:
+        """Of a few items, to meet user_vectors. id_row: (width,) stands for each item's id, and gradients go to it."""
+        assert self._pairwise is not None
+        with self._no_training():
+            rows, side = self._gathered(self._attributes(items.ids, items.values))
+            rows = self.centred(rows)
+        if id_row is not None:
+            side.ids[:, 0] = len(rows)
+            rows = torch.cat([rows, self.centred(self.model.transform_rows(id_row.unsqueeze(0)))])
+        return self._pairwise.side_vectors(rows, side, is_user=False)
 
     def _role_sums(self, history: History) -> list[Tensor]:
         """For each role what the users' items add up to: (N, D) each."""

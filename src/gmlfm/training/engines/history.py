@@ -29,6 +29,7 @@ from gmlfm.training.sampling.groups import IdRows
 from gmlfm.training.sampling.history_batches import HistoryBatch, HistoryBatches, training_items
 
 Ints = npt.NDArray[np.int32]
+_ROUNDING = 1e-9  # 10 steps at a rate of .1 make one, though .1 is not quite a tenth
 
 
 @dataclass(frozen=True)
@@ -52,13 +53,16 @@ class Catalogue:
         spec: HistorySpec,
         n_rows: int,
     ) -> None:
-        self._items, self._ids, self._spec = _take(items, candidates), ids, spec
+        shown = _take(items, candidates)
+        self._items = {False: shown, True: with_ids_dropped(shown, ids.unknown_item, 1.0, ids.negative_only_row)}
+        self._ids, self._spec = ids, spec
         self._roles = [in_role(earlier, spec, role) for role in range(len(spec.roles))]
         self.first_row = n_rows - (1 + len(spec.roles)) * spec.block
         self.rows = np.arange(self.first_row, n_rows)
 
-    def items_hidden(self, rate: float, rng: np.random.Generator) -> AttributeTable:
-        return with_ids_dropped(self._items, self._ids.unknown_item, rate, self._ids.negative_only_row, rng)
+    def items(self, *, hides: bool) -> AttributeTable:
+        """hides: with their ids hidden."""
+        return self._items[hides]
 
     def roles_hidden(self, rate: float, rng: np.random.Generator) -> AttributeTable:
         """Role after role."""
@@ -99,11 +103,13 @@ class HistoryEngine:
 
     def run(self, batch: HistoryBatch, groups_per_step: int, loss: str | None = None) -> Iterator[tuple[float, int]]:
         yield self.step(batch), len(batch)
+        if _shares(batch) and is_due(batch.seed[-1], self._hidden_rate):
+            self.step(batch, hides=True)
 
-    def step(self, batch: HistoryBatch) -> float:
-        rng = np.random.default_rng(batch.seed)
-        shares = batch.negatives is None and batch.labels is None
-        step = self._shared(batch, rng) if shares else self._grouped(batch, rng)
+    def step(self, batch: HistoryBatch, *, hides: bool = False) -> float:
+        """hides: by softmax with the ids of all items hidden, so that attributes learn what ids would keep to themselves."""
+        rng = np.random.default_rng((*batch.seed, int(hides)))
+        step = self._shared(batch, rng, hides=hides) if _shares(batch) else self._grouped(batch, rng)
         self.dense.zero_grad()
         step.loss.backward()  # type: ignore[no-untyped-call]
         result = float(step.loss.detach())
@@ -113,24 +119,32 @@ class HistoryEngine:
             self.dense.step()
         return result
 
-    def _shared(self, batch: HistoryBatch, rng: np.random.Generator) -> _Step:
+    def _shared(self, batch: HistoryBatch, rng: np.random.Generator, *, hides: bool) -> _Step:
         """The softmax over all candidates, or over negatives that the step shares."""
         model: Any = self.model  # one whose class says that it shares negatives
-        drawn, rate = self._candidates, self._hidden_rate
+        drawn, rate = self._candidates, 0.0 if hides else self._hidden_rate
         if self._takes_all:
             windows = self._whole_windows(batch)
-            sides = [self._catalogue.items_hidden(rate, rng), self._catalogue.roles_hidden(rate, rng)]
-            step, (user_side, item_side, role_side) = self._gather_catalogue(batch.users, sides)
+            sides = [self._catalogue.roles_hidden(rate, rng)]
+            sides += [self._catalogue.items(hides=True)] if hides else []
+            sides.append(self._catalogue.items(hides=False))
+            step, (user_side, role_side, *item_sides) = self._gather_catalogue(batch.users, sides)
         else:
             drawn = rng.choice(drawn, self._n_negatives, replace=False, shuffle=False)
             windows, earlier = self._windows(batch)
-            items = self._hidden(_take(self._items, np.concatenate([drawn, batch.targets])), rng)
-            step, (user_side, item_side, role_side) = self._gather([batch.users, items, self._in_roles(earlier, rng)])
+            items = _take(self._items, np.concatenate([drawn, batch.targets]))
+            sides = [batch.users, self._in_roles(earlier, rate, rng)]
+            sides += [self._hidden(items, 1.0, rng)] if hides else []
+            step, (user_side, role_side, *item_sides) = self._gather([*sides, items])
         rows, n = model.transform_rows(step.leaf), len(drawn)
         # Under a softmax the user's linear term cancels, and with it that of the history.
         users = model.side_vectors(rows, user_side, is_user=True).vector
         users = users + self._ops.role_sums(windows, self._role_vectors(rows, role_side)[..., 1:], summed=True)
-        item = model.side_vectors(rows, item_side, is_user=False)
+        item = model.side_vectors(rows, item_sides[0], is_user=False)
+        if hides:
+            with torch.no_grad():
+                shown = model.side_vectors(rows, item_sides[1], is_user=False)
+            item = at_level_of(shown, item, users)
         targets = None if self._takes_all else (item.vector[n:], item.self_terms[n:])
         columns = self._columns(batch, drawn)
         loss = self._ops.softmax_loss(users, item.vector[:n], item.self_terms[:n], targets, batch.weights, columns)
@@ -165,7 +179,8 @@ class HistoryEngine:
         else:
             labels = batch.labels[:, None]
         windows, earlier = self._windows(batch)
-        sides = [batch.users, self._hidden(_take(self._items, items.ravel()), rng), self._in_roles(earlier, rng)]
+        rate, scored = self._hidden_rate, _take(self._items, items.ravel())
+        sides = [batch.users, self._hidden(scored, rate, rng), self._in_roles(earlier, rate, rng)]
         step, (user_side, item_side, role_side) = self._gather(sides)
         item_side = _in_groups(item_side, items.shape)
         transformed = model.transform_rows(step.leaf)
@@ -188,18 +203,15 @@ class HistoryEngine:
         """The rows' windows among the events, where the role vectors are those of all items."""
         return Windows(batch.events, batch.is_kept, batch.row_start, batch.row_stop, batch.pieces)
 
-    def _hidden(self, items: AttributeTable, rng: np.random.Generator) -> AttributeTable:
-        """Some items with their ids dropped, so that the unknown row and the attributes learn what ids keep to themselves."""
-        return with_ids_dropped(items, self._ids.unknown_item, self._hidden_rate, self._ids.negative_only_row, rng)
+    def _hidden(self, items: AttributeTable, rate: float, rng: np.random.Generator) -> AttributeTable:
+        """A share of the items with their ids hidden, so that the unknown row and the attributes learn what ids know."""
+        return with_ids_dropped(items, self._ids.unknown_item, rate, self._ids.negative_only_row, rng)
 
-    def _in_roles(self, earlier: Ints, rng: np.random.Generator) -> AttributeTable:
-        """The earlier items by their rows in each role, role after role; in each some with their ids dropped."""
+    def _in_roles(self, earlier: Ints, rate: float, rng: np.random.Generator) -> AttributeTable:
+        """The earlier items by their rows in each role, role after role; in each a share with their ids hidden."""
         items, unknown = _take(self._earlier, earlier), self._ids.unknown_item
         by_role = [in_role(items, self.spec, role) for role in range(len(self.spec.roles))]
-        dropped = [
-            with_ids_dropped(side, unknown + self.spec.shift(role), self._hidden_rate, -1, rng)
-            for role, side in enumerate(by_role)
-        ]
+        dropped = [with_ids_dropped(side, unknown + self.spec.shift(role), rate, -1, rng) for role, side in enumerate(by_role)]
         return AttributeTable(*(np.concatenate([getattr(side, name) for side in dropped]) for name in ("ids", "values")))
 
     def _gather(self, sides: list[AttributeTable]) -> tuple[_Step, list[Attributes]]:
@@ -243,11 +255,40 @@ def _take(items: AttributeTable, numbers: Ints) -> AttributeTable:
     return AttributeTable(items.ids[numbers], items.values[numbers])
 
 
-def with_ids_dropped(items: AttributeTable, unknown: int, rate: float, never: int, rng: np.random.Generator) -> AttributeTable:
-    """never: the row of items whose ids stay."""
+def _shares(batch: HistoryBatch) -> bool:
+    """Whether the rows of a step are scored against the same items."""
+    return batch.negatives is None and batch.labels is None
+
+
+def is_due(step: int, rate: float) -> bool:
+    """Whether after step number `step` of an epoch there is one with ids hidden, of which there are `rate` for each."""
+    return int((step + 1) * rate + _ROUNDING) > int(step * rate + _ROUNDING)
+
+
+def at_level_of(shown: Any, hidden: Any, users: Tensor) -> Any:
+    r"""Items with their ids hidden, each as high, on the mean over some users (B, D), as with its id in sight.
+
+    .. math:: \hat y(u, \mathrm{unknown}, a_i) - \mathrm{mean}_{u'} + \mathrm{mean}_{u'} \hat y(u', i, a_i)
+
+    So attributes learn how users differ about items; how much all like those of a kind is not learned from its few known ones.
+    shown, hidden: side vectors of the items; gradients go to the hidden ones alone.
+    """
+    mean = users.detach().mean(0)
+    level = shown.self_terms + shown.vector @ mean
+    return replace(hidden, self_terms=level - hidden.vector @ mean)
+
+
+def with_ids_dropped(
+    items: AttributeTable, unknown: int, rate: float, never: int, rng: np.random.Generator | None = None
+) -> AttributeTable:
+    """A share of the items at the unknown row instead of their own; all of them at rate 1. never: the row of items whose ids
+    stay."""
     if rate == 0:
         return items
-    is_dropped = (rng.random(len(items.ids), np.float32) < rate) & (items.ids[:, 0] != never)
+    is_dropped = items.ids[:, 0] != never
+    if rate < 1:
+        assert rng is not None
+        is_dropped &= rng.random(len(items.ids), np.float32) < rate
     ids = np.array(items.ids)
     ids[is_dropped, 0] = unknown
     return AttributeTable(ids, items.values)
