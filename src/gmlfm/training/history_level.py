@@ -1,7 +1,8 @@
-"""How high new items stand among known ones, for models that read what users did before: set after each epoch.
+"""Where unknown items stand among known ones, for models that read what users did before: set after each epoch.
 
-Steps with ids hidden leave the level of unknown items open (engines/history.py). They are set so high that they get the share
-of the first ten places which new items had of training's latest choices (new_item_level.py), for users with all that they did.
+Steps with ids hidden teach the attributes and leave the unknown item's row open (engines/history.py). It becomes the mean of
+the known items' rows, moved as little as gives unknown items the share of the first ten places which new items had of
+training's latest choices (new_item_level.py), for users with all that they did; where none was new, the mean stands.
 """
 
 from __future__ import annotations
@@ -32,10 +33,8 @@ class HistoryLevel:
 
     @classmethod
     def is_open(cls, model: GradientModel, batches: HistoryBatches) -> bool:
-        """Whether the level is to be set: ids are hidden in steps, and training shows how often what is chosen is new."""
-        new_items = batches.ids.new_items
-        is_known = new_items is not None and new_items.is_informative
-        return is_known and batches.options.cold_start_rate > 0 and model.shares_negatives
+        """Whether ids are hidden in steps, so that the unknown item's row is to be set."""
+        return batches.options.cold_start_rate > 0 and model.shares_negatives
 
     def after(self, n_groups: int) -> Iterator[float]:
         """Nothing: the engine takes the steps with ids hidden."""
@@ -49,7 +48,12 @@ class HistoryLevel:
 
     def _set_level(self) -> None:
         ids, catalogue = self._batches.ids, self._batches.encoded.item
-        chosen = np.sort(self._rng.permutation(np.flatnonzero(ids.trained_items))[:_ITEMS])
+        known = np.flatnonzero(ids.trained_items)
+        start = self._table[torch.from_numpy(catalogue.ids[known, 0].astype(np.int64)).to(self._table.device)].mean(0)
+        if ids.new_items is None or not ids.new_items.is_informative:
+            self._table[ids.unknown_item] = start
+            return
+        chosen = self._rng.permutation(known)[:_ITEMS]  # in no order: the first of them stand for new items
         users = self._batches.draw_users(_USERS, self._rng)
         shown = AttributeTable(catalogue.ids[chosen], catalogue.values[chosen])
         scorer = self._model.over(ItemSide(np.arange(len(catalogue), dtype=np.int32), catalogue)).scorer
@@ -60,8 +64,7 @@ class HistoryLevel:
             for side in (scorer.item_side_vectors(shown), scorer.item_side_vectors(shown, start))
         )
         owned = torch.from_numpy(_is_owned(users, len(catalogue))[:, chosen]).to(teacher.device)
-        assert ids.new_items is not None
-        level = new_item_level(teacher, student, owned, int(ids.trained_items.sum()), ids.new_items)
+        level = new_item_level(teacher, student, owned, len(known), ids.new_items)
         mean = vectors.mean(0)
 
         def mean_score(row: Tensor) -> Tensor:
