@@ -297,17 +297,17 @@ class Recommender:
 
         Users may be unknown; items must be of the catalogue.
         """
-        return score_given_pairs(self.fitted, pairs, context)
+        return score_given_pairs(self._fitted_state.observed, pairs, context)
 
     def explain(self, user: Any, item: Any, *, context: Mapping[str, Any] | None = None) -> Explanation:
         """The exact sum that the score consists of: global, linear and pair terms."""
-        return reasons.explain_pair(self.fitted, user, item, context)
+        return reasons.explain_pair(self._fitted_state.observed, user, item, context)
 
     def contrast(
         self, user: Any, item: Any, against: Any = None, *, context: Mapping[str, Any] | None = None
     ) -> dict[tuple[str, ...], float]:
         """By fields, what sets the item apart for this user: from another item, or from the mean of the catalogue."""
-        return reasons.contrast_with(self.fitted, user, item, against, context)
+        return reasons.contrast_with(self._fitted_state.observed, user, item, against, context)
 
     def similar_items(self, item: Any, n: int = DEFAULT_N) -> pl.DataFrame:
         """The nearest items in the learned metric: item, distance, rank and title."""

@@ -85,7 +85,7 @@ class HistoryEngine:
             self.dense.step()
         return result
 
-    def _shared(self, batch: HistoryBatch, rng: np.random.Generator, *, hides: bool) -> _Step:
+    def _shared(self, batch: HistoryBatch, rng: np.random.Generator, *, hides: bool = False) -> _Step:
         """The softmax over all candidates, or over negatives that the step shares."""
         model: Any = self.model  # one whose class says that it shares negatives
         drawn, rate = self._candidates, 0.0 if hides else self._hidden_rate
