@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def windows(seed: int) -> Windows:
     rng = np.random.default_rng(seed)
     pieces = np.array([0, 3, 4, 8, N_ROWS])
     first, stop, n_events = [], [], 0
-    for begin, end in zip(pieces[:-1], pieces[1:], strict=True):
+    for begin, end in itertools.pairwise(pieces):
         stops = n_events + np.sort(rng.integers(0, 8, end - begin))
         first += [n_events] * int(end - begin)
         stop += stops.tolist()
