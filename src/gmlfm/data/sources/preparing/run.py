@@ -44,11 +44,6 @@ def prepare(
     check_prepared_split(split)
     if rows_per_bucket < 1:
         raise OptionError(f"rows_per_bucket is {rows_per_bucket}; expected 1 or more.")
-    if schema.interactions.event is not None:
-        raise OptionError(
-            f"[interactions] event is '{schema.interactions.event}', but a prepared folder tells no kinds of events apart; "
-            "leave event out of a table that has the rows to learn from alone, or train from the data in memory."
-        )
     with _alone(out):
         return _prepare(schema, folder, out, split, rows_per_bucket, progress)
 
