@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parent
 
 
 def main() -> None:
-    data = bazaar_dataset(Market(n_users=80, n_purchases=1_200, seed=7))
+    data = bazaar_dataset(Market(n_users=80, n_purchases=1_200, seed=7, version=2))
     rows = data.interactions.with_columns(pl.col("time").cast(pl.Datetime("us")).dt.strftime("%d.%m.%Y %H:%M").alias("when"))
     lines = ["Buyer No;SKU;Bought at;Channel"]
     for index, (user, item, when) in enumerate(rows.select("user", "item", "when").rows()):

@@ -27,6 +27,15 @@ def run(market: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     return out
 
 
+@pytest.fixture(scope="session")
+def history_run(market: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A run of fm on the market that reads what users did before. Read-only."""
+    out = str(tmp_path_factory.mktemp("history") / "run")
+    more = ["--model", "fm", "--set", "history=last,recent,past", "--set", "v_scale=0.3"]
+    assert main(["train", market, "--out", out, *QUICK, *more]) == 0
+    return out
+
+
 @pytest.fixture
 def own_run(run: str, tmp_path: Path) -> str:
     """A copy of the run that a test may change."""

@@ -109,3 +109,40 @@ def test_another_ending_is_refused_before_anything_is_read(tmp_path: Path, capsy
     for command in (["explain", "nowhere", "--user", "u", "--item", "i"], ["attributes", "nowhere"]):
         assert main([*command, "--picture", str(tmp_path / "why.jpg")]) == 2
         assert "ends in '.jpg'; expected .svg, .png, .pdf." in capsys.readouterr().err
+
+
+def test_a_run_with_histories_shows_what_each_earlier_item_adds(
+    history_run: str, run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recommender = Recommender.load(history_run)
+    best = recommender.recommend(["b0000003"], 1)["item"][0]
+    command = ["explain", history_run, "--user", "b0000003", "--item", best]
+    capsys.readouterr()
+    assert main([*command, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert sum(term["value"] for term in answer["terms"]) == pytest.approx(answer["score"])
+    of_history = [term for term in answer["terms"] if "role" in term]
+    assert {term["role"] for term in of_history} == {"last", "recent", "past"}
+    assert all({"kind", "fields", "attributes", "value", "earlier"} <= set(term) for term in of_history)
+    assert not any("earlier" in term for term in answer["terms"] if "role" not in term)
+    sums: dict[str, float] = {}
+    for term in of_history:
+        sums[term["earlier"]] = sums.get(term["earlier"], 0.0) + term["value"]
+    assert {event["item"]: event["value"] for event in answer["by_event"]} == pytest.approx(sums)
+    values = [abs(event["value"]) for event in answer["by_event"]]
+    assert values == sorted(values, reverse=True)
+    assert sum(group["value"] for group in answer["by_fields"]) == pytest.approx(answer["score"])
+    assert main([*command, "--picture", str(tmp_path / "why.svg")]) == 0
+    shown = capsys.readouterr().out
+    labels = recommender.explain("b0000003", best).event_labels()
+    strongest = answer["by_event"][0]
+    assert labels[strongest["item"]].startswith("after ")
+    assert f"{labels[strongest['item']]}" in shown
+    assert f"{strongest['value']:+.4f}" in shown
+    assert "after " in (tmp_path / "why.svg").read_text()
+    assert main([*command, "--against", "mean"]) == 0
+    assert "past.item" in capsys.readouterr().out
+    assert main(["explain", run, "--user", "b0000003", "--item", best, "--json"]) == 0
+    without = json.loads(capsys.readouterr().out)
+    assert "by_event" not in without
+    assert not any("role" in term or "earlier" in term for term in without["terms"])

@@ -174,3 +174,25 @@ def test_an_unknown_context_is_noted(context_run: str, capsys: pytest.CaptureFix
         command = [verb[0], context_run, "--user", "1", *verb[1:], "--context", "daytime=noon"]
         assert main(command) == 0
         assert "note context.daytime = 'noon' was never met in training; it counts as unknown." in capsys.readouterr().out
+
+
+def test_because_names_an_earlier_item(history_run: str, run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recommender = Recommender.load(history_run)
+    expected = recommender.recommend(["b0000003"], 5, because=True)
+    command = ["recommend", history_run, "-n", "5", "--because"]
+    capsys.readouterr()
+    assert main([*command, "--user", "b0000003", "--json"]) == 0
+    assert [row["because"] for row in json.loads(capsys.readouterr().out)] == expected["because"].to_list()
+    assert expected["because"].null_count() < 5
+    assert main([*command, "--user", "b0000003"]) == 0
+    assert "because" in capsys.readouterr().out
+    items = ",".join(recommender.fitted.data.items.ids.to_list()[:2])
+    assert main([*command, "--history", items, "--json"]) == 0
+    assert {"because"} <= set(json.loads(capsys.readouterr().out)[0])
+    out = tmp_path / "all.parquet"
+    assert main([*command, "--all", "--out", str(out)]) == 0
+    written = pl.read_parquet(out).filter(pl.col("user") == "b0000003")
+    assert written["because"].to_list() == expected["because"].to_list()
+    capsys.readouterr()
+    assert main(["recommend", run, "--user", "b0000003", "--because"]) == 2
+    assert "this run of 'gml-fm' does not read what users did before" in capsys.readouterr().err

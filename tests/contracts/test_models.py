@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from gmlfm import Dataset, Recommender
-from gmlfm.errors import DataError, NotSupportedError
+from gmlfm.errors import DataError, NotSupportedError, OptionError
 from gmlfm.models.registry import MODELS, model_info
 from gmlfm.runs import model_folder
 from gmlfm.training.settings import settings_table
@@ -176,18 +176,21 @@ def test_an_explanation_adds_up_to_the_score_where_there_is_one(name: str, fitte
     assert [explanation.score for explanation in explanations] == pytest.approx(scores, abs=1e-4)
 
 
-@pytest.fixture(scope="module")
-def few() -> Dataset:
-    return Dataset.from_tables(
-        pl.DataFrame({"u": ["a", "a", "a", "a", "b"], "i": ["w", "x", "y", "z", "v"], "stars": [1, 2, 3, 4, 5]}),
-        schema={"interactions": {"user": "u", "item": "i", "label": "stars"}},
-    )
+def few(**time: str) -> Dataset:
+    """time: the name of the column that says what came first."""
+    table = pl.DataFrame({"u": ["a", "a", "a", "a", "b"], "i": ["w", "x", "y", "z", "v"], "stars": [1, 2, 3, 4, 5]})
+    return Dataset.from_tables(table, schema={"interactions": {"user": "u", "item": "i", "label": "stars", **time}})
 
 
 @pytest.mark.filterwarnings("ignore:every item that sells once is sold")
 @pytest.mark.parametrize("name", INFOS)
-def test_batches_of_a_row_a_single_user_and_a_single_item(name: str, few: Dataset) -> None:
-    recommender = quick(name, batch_size=1).fit(few, "leave-one-out")
+def test_batches_of_a_row_a_single_user_and_a_single_item(name: str) -> None:
+    data = few()
+    if INFOS[name].cls.reads_sequences:
+        with pytest.raises(OptionError, match="reads users' events in order, but the data have no times; name their column"):
+            quick(name).fit(data)
+        data = few(time="stars")
+    recommender = quick(name, batch_size=1).fit(data, "leave-one-out")
     assert recommender.recommend(["a"], 1)["item"].to_list() == ["v"]
     if recommender.settings.task == "topn":
         assert recommender.evaluate(protocol="full").metrics["hr@10"] == 1.0  # two candidates

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmlfm import Dataset
-from gmlfm.data.histories import Histories, History, gathered, is_ordered, ranges, visible_rows
+from gmlfm.data.histories import Histories, History, gathered, grid, is_ordered, ranges, visible_rows
 from gmlfm.data.splits import make_split
 from tests.data.slow_history import slow_history
 
@@ -239,3 +239,15 @@ def test_ranges_are_one_after_another(bounds: list[tuple[int, int]]) -> None:
     assert np.diff(starts).tolist() == [length for _, length in bounds]
     items = np.arange(100, 120, dtype=np.int32)
     assert gathered(items, start, stop).items.tolist() == [100 + place for place in places]
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 5)), max_size=6))
+def test_a_grid_has_each_range_in_a_row_of_its_own(parts: list[tuple[int, int]]) -> None:
+    start = np.array([first for first, _ in parts], np.int64)
+    lengths = np.array([length for _, length in parts], np.int64)
+    places = grid(start, start + lengths)
+    assert places.shape == (len(parts), max(lengths, default=0))
+    for row, (first, length) in zip(places, parts, strict=True):
+        assert row[:length].tolist() == list(range(first, first + length))
+        # Behind the range a place that can be read, too.
+        assert ((row[length:] >= 0) & (row[length:] <= max(first + length - 1, 0))).all()

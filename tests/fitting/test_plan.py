@@ -76,7 +76,10 @@ def check_resumed(source: Dataset | PreparedData, settings: Settings, after: int
 
 
 @pytest.mark.parametrize("after", [2, 5], ids=["in the selection", "in the refit"])
-@pytest.mark.parametrize(("model", "task", "split"), [("gml-fm", "topn", "leave-one-out"), ("mamo", "rating", "random")])
+@pytest.mark.parametrize(
+    ("model", "task", "split"),
+    [("gml-fm", "topn", "leave-one-out"), ("sasrec", "topn", "leave-one-out"), ("mamo", "rating", "random")],
+)
 def test_stopped_and_resumed_it_ends_with_the_same_bits(
     data: Dataset, model: str, task: str, split: str, after: int, tmp_path: Path
 ) -> None:

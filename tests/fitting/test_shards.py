@@ -129,6 +129,8 @@ def test_another_split_or_task_is_refused(small_prepared: PreparedData) -> None:
         Recommender("gml-fm", "implicit", **QUICK).fit(small_prepared)
     with pytest.raises(OptionError, match="without the preset 'paper'"):
         Recommender("gml-fm", preset="paper", **QUICK).fit(small_prepared)
+    with pytest.raises(OptionError, match="the model 'sasrec' reads users' events in order, which a prepared folder does not"):
+        Recommender("sasrec", **QUICK).fit(small_prepared)
     with pytest.raises(OptionError, match="the model 'mamo' learns user by user and cannot read a prepared folder"):
         Recommender("mamo", "rating").fit(small_prepared)
     with pytest.raises(DataError, match="has no label, which the task 'rating' predicts"):

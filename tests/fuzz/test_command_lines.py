@@ -7,6 +7,7 @@ import contextlib
 import io
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,7 @@ BASES: dict[str, list[str]] = {
     "attributes": ["attributes", "{run}"],
     "sold": ["sold", "{run}", "t000000001"],
     "back": ["back", "{run}", "t000000001"],
+    "observe": ["observe", "{run}", "{table}"],
     "add-items": ["add-items", "{run}", "{table}"],
     "forget": ["forget", "{run}", "--user", "b0000004"],
     "bench topn": ["bench", "topn", "{market}", "--set", "k=2", "--users", "3", "--rounds", "1"],
@@ -190,6 +192,7 @@ def test_odd_command_lines_end_in_answers_or_one_sentence(
     share: int, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"user": "u1", "item": "i1"}\n')))
     order = generator("command lines").permutation(len(ALL))[: n_cases(N_IN_CI)]
     problems = []
     for number in order[share::8]:

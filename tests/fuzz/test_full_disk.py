@@ -29,6 +29,7 @@ WRITING: dict[str, list[str]] = {
     "explain": ["explain", "{run}", "--user", "b0000003", "--item", "t000000001", "--picture", "{out}.svg"],
     "attributes": ["attributes", "{run}", "--picture", "{out}.svg"],
     "sold": ["sold", "{run}", *(f"t{number:09d}" for number in range(1, 500))],
+    "observe": ["observe", "{run}", "{clicks}"],
     "add-items": ["add-items", "{run}", "{items}"],
     "forget": ["forget", "{run}", "--user", "b0000004"],
 }
@@ -44,6 +45,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     schema = (folder / "market" / "dataset.toml").read_text()
     column = next(text.split('"')[1] for text in schema.split("[items]")[1].splitlines() if text.startswith("id "))
     (folder / "items.csv").write_text(f"{column}\nn1\nn2\n")
+    clicks = "".join(f"w{n % 97},t{1 + n % 9:09d},{n}\n" for n in range(2_000))
+    (folder / "clicks.csv").write_text(f"user,item\n{clicks}".replace("user,item", "user,item,event"))
     return folder
 
 
@@ -69,7 +72,13 @@ def test_a_full_disk_is_one_sentence(name: str, home: Path, tmp_path: Path, caps
     for size in (0, 300, 3_000, 30_000, 150, 1_000, 10_000)[: n_cases(3)]:
         folder = tmp_path / str(size)
         run = Path(shutil.copytree(home / "run", folder / "run"))
-        paths = {"market": home / "market", "run": run, "table": home / "table.csv", "items": home / "items.csv"}
+        paths = {
+            "market": home / "market",
+            "run": run,
+            "table": home / "table.csv",
+            "items": home / "items.csv",
+            "clicks": home / "clicks.csv",
+        }
         before = _content(run)
         with files_of_at_most(size):
             code = main([word.format(**paths, out=folder / "out") for word in WRITING[name]])
@@ -99,7 +108,13 @@ def test_a_place_that_cannot_be_written_is_one_sentence(
 ) -> None:
     run = Path(shutil.copytree(home / "run", tmp_path / "run"))
     (tmp_path / "file").write_text("keep")
-    paths = {"market": home / "market", "run": run, "table": home / "table.csv", "items": home / "items.csv"}
+    paths = {
+        "market": home / "market",
+        "run": run,
+        "table": home / "table.csv",
+        "items": home / "items.csv",
+        "clicks": home / "clicks.csv",
+    }
     out = where.format(file=tmp_path / "file")
     code = main([word.format(**paths, out=out) for word in WRITING[name]])
     errors = capsys.readouterr().err
@@ -114,7 +129,13 @@ def test_a_place_that_cannot_be_written_is_one_sentence(
 def test_links_and_devices_are_not_replaced(name: str, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Path(shutil.copytree(home / "run", tmp_path / "run"))
     (tmp_path / "precious").write_text("keep")
-    paths = {"market": home / "market", "run": run, "table": home / "table.csv", "items": home / "items.csv"}
+    paths = {
+        "market": home / "market",
+        "run": run,
+        "table": home / "table.csv",
+        "items": home / "items.csv",
+        "clicks": home / "clicks.csv",
+    }
     words = [word.format(**paths, out=tmp_path / "out") for word in WRITING[name]]
     target = tmp_path / next(word for word in reversed(words) if "out" in Path(word).name)
     target.symlink_to(tmp_path / "precious")

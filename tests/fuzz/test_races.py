@@ -28,6 +28,9 @@ CHANGING = textwrap.dedent("""
             if kind == "sold":
                 name = recommender.fitted.data.items.ids[name]
                 recommender.mark_sold([name])
+            elif kind == "observe":
+                rows = {"user": [f"w{number}", "all"], "item": [recommender.fitted.data.items.ids[name]] * 2, "time": [step, name]}
+                recommender.observe(rows)
             elif kind == "forget":
                 recommender.forget(f"b{name:07d}")
             elif kind == "add":
@@ -64,7 +67,10 @@ def changed(run: Path, *kinds: str) -> list[list[str]]:
 
 @pytest.mark.parametrize(
     "kinds",
-    [("sold",) * 4, ("forget",) * 3, ("sold", "forget", "load"), ("add", "add", "sold"), ("forget", "add", "load")],
+    [
+        *(("sold",) * 4, ("forget",) * 3, ("sold", "forget", "load"), ("add", "add", "sold"), ("forget", "add", "load")),
+        *(("observe",) * 4, ("observe", "forget", "add", "observe")),
+    ],
     ids="+".join,
 )
 def test_changes_of_several_processes_are_all_there(kinds: tuple[str, ...], home: Path, tmp_path: Path) -> None:
@@ -73,7 +79,7 @@ def test_changes_of_several_processes_are_all_there(kinds: tuple[str, ...], home
     after = Recommender.load(run)
     users, items = set(after.fitted.data.users.ids), set(after.fitted.data.items.ids)
     for answer, kind, number, *rest in said:
-        if kind in ("sold", "forget", "load"):
+        if kind in ("sold", "forget", "load", "observe"):
             assert answer == "done", (kind, number, rest)
         if answer == "done" and kind == "sold":
             assert after.stock.marks[number] == "sold"
@@ -85,6 +91,8 @@ def test_changes_of_several_processes_are_all_there(kinds: tuple[str, ...], home
             assert "was changed by somebody else" in " ".join(rest)
             assert f"n{number}" not in items
     assert any(answer == "done" for answer, *_ in said)
+    times = [time for _, time in after.observed.of("all")]
+    assert times == sorted(int(number) for answer, kind, number, *_ in said if kind == "observe")
 
 
 def test_two_trainings_in_one_folder(home: Path, tmp_path: Path) -> None:

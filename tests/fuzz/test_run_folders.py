@@ -61,6 +61,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             recommender = Recommender(name, k=4, epochs=1, threads=1).fit(checkerboard(), out=folder / kind)
             recommender.mark_sold(["i1", "i2"])
             recommender.forget("u3")
+            recommender.observe({"user": ["u1", "w"], "item": ["i7", "i8"], "time": [900, None], "event": ["click", None]})
     return folder
 
 
@@ -74,6 +75,8 @@ def use(run: Path) -> None:
         if len(recommender.fitted.split.test) and recommender.fitted.refit.value == "none":
             recommender.evaluate(protocol="sampled")
         recommender.mark_sold(["i5"])
+        recommender.observe([{"user": "u1", "item": "i5", "time": 7}, {"user": "w", "item": "i6"}])
+        recommender.forget("w")
         recommender.forget("u2")
 
 
@@ -151,7 +154,7 @@ def json_edits(run: Path) -> Iterator[tuple[Path, str, str]]:
         if name.suffix not in (".json", ".jsonl"):
             continue
         lines = (run / name).read_text().splitlines() if name.suffix == ".jsonl" else [(run / name).read_text()]
-        for number, text in enumerate(lines[:3]):
+        for number, text in enumerate(lines[:4]):
             document = json.loads(text)
             for path in paths_in(document):
                 for label in ("gone", *WRONG) if path else WRONG:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gmlfm import Recommender
 from gmlfm.data.attributes import AttributeTable
-from gmlfm.errors import OptionError
+from gmlfm.errors import NotSupportedError, OptionError
 from gmlfm.models.base import FitInputs, FitReport, Floats, Ints, ItemSide, Plan, UserSide
 from gmlfm.models.closed_form import ClosedFormModel, HistoryModel
 from gmlfm.models.ease import EASE
@@ -126,3 +126,42 @@ def test_wrong_indices_of_a_file_are_refused(name: str, key: str, value: int) ->
     state[key][1] = value
     with pytest.raises(ValueError, match="ind"):
         model.load_state_dict(state)
+
+
+@pytest.mark.parametrize("n_users", [4, 9])
+@pytest.mark.parametrize("cls", [ItemKNN, EASE])
+def test_a_score_that_adds_up_is_explained_item_by_item(cls: Any, n_users: int) -> None:
+    """EASE inverts a matrix by users or by items, whichever are fewer."""
+    model, history = cls(), np.random.default_rng(0).integers(0, 2, (n_users, 5)).astype(float)
+    history[-1] = 0.0
+    model.fit(inputs_of(history), NO_PLAN)
+    users = users_of(list(range(n_users)))
+    scores = model.score_all(users, ITEMS)
+    targets = np.tile(ITEMS, (n_users, 1))
+    targets[0, 2] = -1
+    strongest = model.strongest_earlier(users, targets)
+    for user in range(n_users):
+        for item in range(5):
+            terms = model.explain(users.slice(user, user + 1), item)
+            added = {} if terms.earlier is None else dict(zip(terms.earlier.items, terms.earlier.weight[:, 0], strict=True))
+            assert terms.constant + terms.linear.sum() + sum(added.values()) == pytest.approx(scores[user, item], abs=1e-6)
+            assert sorted(added) == np.flatnonzero(history[user]).tolist()
+            for earlier, value in added.items():
+                alone = model.score_all(users_of([-1], [int(earlier)]), np.array([item], np.int32))[0, 0]
+                assert value == pytest.approx(alone, abs=1e-6)
+            best = max(added, key=lambda earlier: added[earlier]) if added else -1
+            expected = best if targets[user, item] >= 0 and added and added[best] > 0 else -1
+            assert strongest[user, item] == expected
+    newcomer = users_of([-1], [1, 3, 3])
+    terms = model.explain(newcomer, 0)
+    assert terms.earlier is not None
+    assert terms.earlier.items.tolist() == [1, 3]
+    assert terms.earlier.weight.sum() == pytest.approx(model.score_all(newcomer, ITEMS)[0, 0], abs=1e-6)
+
+
+def test_a_history_model_that_does_not_say_so_is_not_explained() -> None:
+    model = fitted(Latest)
+    with pytest.raises(NotSupportedError, match="'Latest' cannot explain a score"):
+        model.explain(users_of([0]), 0)
+    with pytest.raises(NotSupportedError, match="'Latest' has no sum over earlier items"):
+        model.strongest_earlier(users_of([0]), ITEMS[None])

@@ -1,13 +1,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 
 from gmlfm import Dataset, Recommender
+from gmlfm.data.histories import History
 from gmlfm.data.prepared import PreparedData
 from gmlfm.errors import DataError, OptionError
+from gmlfm.evaluation.protocols import evaluate_held_out, protocol_for
+from gmlfm.fitting import FittedRun
+from gmlfm.models.base import ItemSide, UserSide
+from gmlfm.recommender.evaluating import evaluate_predictions
 from gmlfm.recommender.field_importance import field_importance
+from tests.recommender.conftest import WITH_HISTORY
 
 
 def _silent(message: str) -> None: ...
@@ -57,3 +66,54 @@ def test_what_cannot_be_measured_is_one_sentence(board: Dataset, small_prepared:
     from_files = replace(without_validation, split=replace(without_validation.split, name="files"))
     with pytest.raises(OptionError, match="a run keeps the rows of a split from files, not the files"):
         field_importance(from_files, retrain=True, report=_silent)
+
+
+class SlowRanker:
+    """Scores of the data with other fields; histories are gathered row by row: the user's earlier rows that training has."""
+
+    def __init__(self, run: FittedRun, data: Dataset) -> None:
+        self.run, self.encoded = run, run.encoder.encode(data)
+        self.model: Any = run.model.over(ItemSide(np.arange(len(data.items), dtype=np.int32), self.encoded.item))
+
+    def user_side(self, users: npt.NDArray[np.int32], rows: npt.NDArray[np.int64]) -> UserSide:
+        data, times = self.run.data, self.run.data.interactions["time"].to_list()
+        visible = sorted((int(row) for row in self.run.split.train), key=lambda row: times[row])
+        before = [
+            [
+                int(data.item_numbers[other])
+                for other in visible
+                if data.user_numbers[other] == user and times[other] < times[row]
+            ]
+            for user, row in zip(users, rows, strict=True)
+        ]
+        return UserSide(users, self.encoded.user_side(users, rows), History.of(before))
+
+    def score_all(self, users: Any, items: Any, rows: Any = None) -> Any:
+        return self.model.score_all(self.user_side(users, rows), items)
+
+    def score_pairs(self, users: Any, items: Any, rows: Any = None) -> Any:
+        return self.model.score_pairs(self.user_side(users, rows), items)
+
+
+@pytest.mark.parametrize("task", ["topn", "rating"])
+def test_a_history_is_that_before_the_validation_rows_and_is_shuffled_with_the_items(task: str, habits: Dataset) -> None:
+    """The split is at random, so that test rows lie before validation rows, which may not see them."""
+    run = Recommender("fm", task, history="last,recent,past", **WITH_HISTORY).fit(habits, "random").fitted
+
+    def measured(data: Dataset) -> float:
+        ranker = SlowRanker(run, data)
+        if task == "topn":
+            held_out = evaluate_held_out(ranker, data, run.split, "validation", protocol_for(data, run.split))
+            return held_out.metrics["ndcg@10"]
+        return -evaluate_predictions(run, ranker, data, run.split.validation).metrics["rmse"]
+
+    table = field_importance(run, retrain=False, report=_silent)
+    lost = {field: value for field, value in table.select("field", "shuffled").rows()}
+    for part, name in (("items", "colour"), ("users", "age")):
+        side = getattr(run.data, part)
+        order = np.random.default_rng([0, 43]).permutation(len(side))
+        fields = side.fields.with_columns(side.fields[name].gather(order).alias(name))
+        changed: Any = {part: replace(side, fields=fields)}
+        shuffled = measured(replace(run.data, **changed))
+        assert lost[name] == pytest.approx(measured(run.data) - shuffled, abs=1e-6)
+        assert lost[name] != 0.0

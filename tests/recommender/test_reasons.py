@@ -13,8 +13,9 @@ from gmlfm import Dataset, Recommender
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.errors import DataError, OptionError
 from gmlfm.models.registry import MODELS
-from gmlfm.recommender.reasons import explain_item, sampled_items
+from gmlfm.recommender.reasons import explain_item, grouped_by_fields, sampled_items
 from gmlfm.recommender.user_side import known_users
+from tests.recommender.conftest import WITH_HISTORY
 
 PAIRWISE = [name for name, info in MODELS.items() if info.cls.caches_items]
 QUICK: dict[str, Any] = {"epochs": 2, "threads": 1, "k": 8, "v_scale": 0.3, "lr": 0.02}
@@ -42,6 +43,98 @@ def test_ratings_are_explained_in_their_own_unit(board: Dataset) -> None:
     assert explanation.score == pytest.approx(recommender.predict([("u1", "i1")])["score"][0], rel=1e-5)
     assert explanation.terms[0].kind == "global"
     assert 1 < explanation.terms[0].value < 5
+
+
+@pytest.mark.parametrize("history", ["last,recent,past", "recent", "last"])
+@pytest.mark.parametrize("name", ["fm", "gml-fm", "gml-fm-md", "transfm", "mf"])
+def test_terms_sum_to_the_score_with_a_history(name: str, history: str, habits: Dataset) -> None:
+    """Numbers, sets, a context, missing attributes and items that come again are among them."""
+    settings = {**WITH_HISTORY, "half_life": 2.0, "history_length": 5}
+    recommender = Recommender(name, history=history, **settings).fit(habits)
+    pairs = [(f"u{user}", f"i{item}") for user in (*range(20), 77) for item in range(14)]
+    scores = recommender.predict(pairs, context={"channel": "app"})["score"].to_numpy()
+    explanations = [recommender.explain(*pair, context={"channel": "app"}) for pair in pairs]
+    np.testing.assert_allclose([explanation.score for explanation in explanations], scores, rtol=2e-5, atol=1e-5)
+    for explanation in explanations[:-14]:
+        assert explanation.score == pytest.approx(sum(term.value for term in explanation.terms))
+        assert 1 <= len(explanation.by_event()) <= (1 if history == "last" else 5)
+    assert all(explanation.by_event() == {} for explanation in explanations[-14:])  # a user of whom nothing is known
+    n_roles = len(history.split(","))
+    assert {term.role for term in explanations[0].terms} - {None} == set(history.split(","))
+    assert len({term.fields[0].split(".")[0] for term in explanations[0].terms if term.role}) == n_roles
+
+
+@pytest.mark.parametrize("name", ["ease", "item-knn"])
+def test_scores_that_add_up_over_the_history_are_explained_by_its_items(name: str, habits: Dataset) -> None:
+    recommender = Recommender(name).fit(habits)
+    users = [*(f"u{user}" for user in range(20)), "a stranger"]
+    pairs = [(user, f"i{item}") for user in users for item in range(14)]
+    explanations = [recommender.explain(*pair) for pair in pairs]
+    scores = recommender.predict(pairs)["score"].to_numpy()
+    np.testing.assert_allclose([explanation.score for explanation in explanations], scores, rtol=1e-5, atol=1e-6)
+    numbers = set(habits.item_numbers[habits.user_numbers == 3].tolist())
+    assert set(explanations[3 * 14].by_event()) == {f"i{habits.items.ids[number][1:]}" for number in numbers}
+    assert explanations[-1].by_event() == {}
+    pair = next(term for term in explanations[3 * 14 + 2].terms if term.role)
+    assert pair.fields == ("past.item", "item")
+    assert pair.attributes == (f"past.item = {pair.earlier}", "item = i2")
+
+
+def test_a_ratings_reason_with_a_history_is_in_its_own_unit(habits: Dataset) -> None:
+    recommender = Recommender("fm", "rating", history="last,recent,past", **WITH_HISTORY).fit(habits)
+    explanation = recommender.explain("u1", "i1")
+    assert explanation.by_event()
+    assert explanation.score == pytest.approx(recommender.predict([("u1", "i1")])["score"][0], rel=1e-5)
+
+
+def test_an_earlier_item_is_named_by_role_value_and_title(habit_run: Recommender) -> None:
+    data = habit_run.fitted.data
+    bought = [data.items.ids[int(number)] for number in data.item_numbers[data.user_numbers == 1]]
+    explanation = habit_run.explain("u1", "i3")
+    terms = [term for term in explanation.terms if term.role is not None]
+    assert {term.earlier for term in terms} == set(bought)
+    assert {term.earlier for term in terms if term.role == "last"} == {bought[-1]}
+    for term in terms:
+        assert all(field.startswith(f"{term.role}.") for field in term.fields[:1])
+        assert term.kind == "linear" or term.fields[1].split(".")[0] == "item"
+    prices = {term.attributes[0] for term in terms if term.fields[0] == "past.price" and term.earlier == bought[-1]}
+    price = data.items.fields["price"][data.items.ids.to_list().index(bought[-1])]
+    assert prices == {f"past.price = {'(missing)' if price is None else f'{price:g}'}"}
+    assert explanation.titles == {item: f"Film {int(item[1:]) // 2}" for item in set(bought) if item != "i5"}
+
+
+def test_sums_by_field_are_those_of_the_terms(habit_run: Recommender, explained: Recommender) -> None:
+    for recommender in (habit_run, explained):
+        run = recommender.fitted
+        for user in (0, 3):
+            side = known_users(run, np.array([user]), None)
+            slow, fast = explain_item(run, side, 7).by_fields(), grouped_by_fields(run, side, 7)
+            assert set(fast) == set(slow)
+            for fields, value in slow.items():
+                assert fast[fields] == pytest.approx(value, rel=1e-9, abs=1e-12)
+            assert [abs(value) for value in fast.values()] == sorted((abs(value) for value in fast.values()), reverse=True)
+
+
+def test_a_contrast_with_a_history_is_the_difference_of_the_scores(habit_run: Recommender) -> None:
+    scores = habit_run.predict([("u2", f"i{item}") for item in range(12)])["score"].to_numpy()
+    against = habit_run.contrast("u2", "i1", against="i4")
+    assert sum(against.values()) == pytest.approx(scores[1] - scores[4], abs=1e-5)
+    assert any(field.startswith("past.") for fields in against for field in fields)
+    with_mean = habit_run.contrast("u2", "i1")
+    assert sum(with_mean.values()) == pytest.approx(scores[1] - scores.mean(), abs=1e-5)
+
+
+def test_pairs_of_fields_with_a_history_vary_as_their_terms_do(habit_run: Recommender) -> None:
+    table = habit_run.field_pairs()
+    run, rng = habit_run.fitted, np.random.default_rng([0, 42])
+    users, items = rng.choice(run.data.seen_users, 250), rng.choice(run.data.seen_items, 250)
+    values = []
+    for user, item in zip(users, items, strict=True):
+        terms = explain_item(run, known_users(run, np.array([user]), None), int(item)).terms
+        values.append(sum(term.value for term in terms if set(term.fields) == {"item", "past.colour"}))
+    row = table.filter(pl.col("fields") == "item x past.colour").row(0, named=True)
+    assert row["mean"] == pytest.approx(np.mean(values), abs=1e-9)
+    assert row["spread"] == pytest.approx(np.std(values), abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ["gml-fm", "fm", "transfm"])
@@ -89,13 +182,16 @@ def test_a_small_catalogue_is_sampled_whole(explained: Recommender) -> None:
 
 
 def test_models_that_do_not_decompose_say_so(board: Dataset, explained: Recommender) -> None:
-    for name in ("nfm", "item-knn"):
+    for name in ("nfm", "popularity"):
         settings: dict[str, Any] = {"epochs": 1, "k": 4, "threads": 1} if name == "nfm" else {}
         recommender = Recommender(name, **settings).fit(board)
         with pytest.raises(OptionError, match=f"an explanation is not available for '{name}'"):
             recommender.explain("u1", "i1")
         with pytest.raises(OptionError, match=f"a neighbourhood is not available for '{name}'"):
             recommender.similar_items("i1")
+    with_history = Recommender("nfm", history="last", epochs=1, k=4, threads=1).fit(board)
+    with pytest.raises(OptionError, match="an explanation is not available for 'nfm'"):
+        with_history.explain("u1", "i1")
     with pytest.raises(DataError, match="is not in the catalogue"):
         explained.explain("u1", "nothing")
 

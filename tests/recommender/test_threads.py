@@ -107,6 +107,7 @@ def test_after_a_fork_it_says_so_at_once(tmp_path: Path) -> None:
             "recommend": lambda: recommender.recommend(users, 3),
             "recommend_for": lambda: recommender.recommend_for({}, history=["i3"]),
             "mark_sold": lambda: recommender.mark_sold(["i3"]),
+            "observe": lambda: recommender.observe({"user": "u1", "item": "i3"}),
             "forget": lambda: recommender.forget("u3"),
             "evaluate": recommender.evaluate,
             "fit": lambda: Recommender("ease").fit(board),
@@ -129,7 +130,7 @@ def test_after_a_fork_it_says_so_at_once(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-c", code]
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment, cwd=tmp_path)
-    names = "recommend recommend_for mark_sold forget evaluate fit load load_dataset estimator parent".split()
+    names = "recommend recommend_for mark_sold observe forget evaluate fit load load_dataset estimator parent".split()
     assert done.stdout.splitlines() == [f"{name} True" for name in names], done.stderr
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gmlfm.errors import DataError
+from gmlfm.runs import events
 from gmlfm.runs.events import EventLog, forgetting_of, forgotten_users, last_number, marks_of
 
 
@@ -154,3 +155,120 @@ def test_links_are_not_written_through(log: EventLog, tmp_path: Path) -> None:
         EventLog(link).append({"kind": "sold", "items": ["c"]})
     assert other.read_text() == "keep"
     assert os.path.islink(link)
+
+
+ROWS = [("u1", "i1", 5, None), ("u2", "i2", None, "click"), ("u1", "i3", 2.5, None)]
+
+
+def test_observed_rows_are_read_by_others_in_order_of_arrival(log: EventLog) -> None:
+    other = EventLog(log.path)
+    assert other.observed() == []
+    log.append_observed(ROWS[:2])
+    log.append({"kind": "sold", "items": ["c"]})
+    rows = other.observed()
+    other.append_observed(ROWS[2:])
+    assert log.observed() == other.observed() == EventLog(log.path).observed() == ROWS
+    assert other.observed() is rows  # it has grown
+    for reader in (log, other, EventLog(log.path)):
+        assert [event["kind"] for event in reader.events()] == ["log", "sold", "back", "sold"]
+    assert [json.loads(text)["n"] for text in log.path.read_text().splitlines()] == [0, 1, 2, 3, 4, 5]
+
+
+def test_observed_rows_come_first_in_a_new_log(tmp_path: Path) -> None:
+    log = EventLog(tmp_path / "events.jsonl")
+    log.append_observed(ROWS)
+    assert [json.loads(text)["kind"] for text in log.path.read_text().splitlines()] == ["log", "observed"]
+    assert EventLog(log.path).observed() == ROWS
+    log.append({"kind": "sold", "items": ["c"]})
+    assert marks_of(EventLog(log.path).events()) == {"c": "sold"}
+
+
+def test_many_rows_at_once_are_some_lines_and_written_at_once(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    syncs: list[int] = []
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (syncs.append(handle), fsync(handle))[1])
+    rows = [(f"u{n % 997}", f"i{n % 31}", n, None) for n in range(50_500)]
+    log.append_observed(rows)
+    assert len(syncs) == 1
+    assert EventLog(log.path).observed() == log.observed() == rows
+    assert len(log.path.read_bytes().splitlines()) == 3 + 51
+
+
+def test_one_more_row_reads_no_more_than_the_end_of_the_log(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.append_observed([(f"u{n}", "i1", n, None) for n in range(20_000)])
+    log.append(*({"kind": "sold", "items": [f"s{n}"]} for n in range(2_000)))
+    n_parsed = []
+    real = events.parsed
+    monkeypatch.setattr(events, "parsed", lambda text: (n_parsed.append(text), real(text))[1])
+    for n in range(5):
+        log.append_observed([("u1", "i2", n, None)])
+    assert n_parsed == []
+    EventLog(log.path).append_observed([("u2", "i2", 7, None)])
+    n_parsed.clear()
+    assert log.observed()[-1] == ("u2", "i2", 7, None)
+    assert len(n_parsed) == 1
+
+
+def test_forgetting_takes_a_user_out_of_the_observed_lines(log: EventLog) -> None:
+    rows = [(f"u{n % 3}", f"i{n}", n, None) for n in range(2_500)]
+    log.append_observed(rows)
+    log.append_observed([("u1", "i1", None, "u1")])  # a line of its own, which goes
+    log.append_observed([("u12", "u1", 1, None)])
+    reader = EventLog(log.path)
+    before = reader.observed()
+    n_lines = len(log.path.read_bytes().splitlines())
+    text, kept = log.text_without("u1")
+    log.path.write_text(text)
+    expected = [row for row in [*rows, ("u12", "u1", 1, None)] if row[0] != "u1"]
+    assert log.observed() == reader.observed() == EventLog(log.path).observed() == expected
+    assert reader.observed() is not before
+    assert len(text.splitlines()) == n_lines  # one less, and the hash
+    assert log.events() == kept
+    log.append_observed([("u1", "i9", 3, None)])  # somebody new, by an old name
+    assert EventLog(log.path).observed() == [*expected, ("u1", "i9", 3, None)]
+
+
+def test_a_line_of_observed_rows_cut_short_does_not_count(log: EventLog) -> None:
+    log.append_observed(ROWS[:1])
+    whole = log.path.read_bytes()
+    log.append_observed(ROWS[1:])
+    line = log.path.read_bytes()[len(whole) :]
+    for length in range(0, len(line), 7):
+        log.path.write_bytes(whole + line[:length])
+        later = EventLog(log.path)
+        assert later.observed() == ROWS[:1]
+        later.append_observed(ROWS[2:])
+        assert EventLog(log.path).observed() == [ROWS[0], ROWS[2]]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=["full", "stopped"])
+def test_rows_that_fail_on_the_way_leave_nothing(error: BaseException, log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    log.append_observed(ROWS)
+    before, pwrite, calls = log.path.read_bytes(), os.pwrite, []
+
+    def failing(handle: int, text: bytes, place: int) -> int:
+        calls.append(place)
+        if len(calls) == 2:
+            raise error
+        return pwrite(handle, text, place)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", failing)
+        with pytest.raises(KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else DataError):
+            log.append_observed([(f"u{n}", "i" * 50, n, None) for n in range(40_000)])
+    assert len(calls) == 2
+    assert log.path.read_bytes() == before
+    assert log.observed() == EventLog(log.path).observed() == ROWS
+    log.append_observed(ROWS[:1])
+    assert EventLog(log.path).observed() == [*ROWS, ROWS[0]]
+
+
+def test_a_reader_who_saw_what_a_writer_took_back_begins_again(log: EventLog) -> None:
+    reader = EventLog(log.path)
+    before = log.path.read_bytes()
+    log.append_observed(ROWS)
+    assert reader.observed() == ROWS
+    log.path.write_bytes(before)
+    assert reader.observed() == []
+    EventLog(log.path).append_observed(ROWS[:1])
+    assert reader.observed() == ROWS[:1]

@@ -54,6 +54,22 @@ def test_new_items_are_saved_beside_what_others_forgot(folder: Path) -> None:
     assert left.stock.marks == loaded.stock.marks == {"i2": "sold"}
 
 
+def test_observed_rows_survive_whatever_others_do(folder: Path) -> None:
+    left, right = Recommender.load(folder), Recommender.load(folder)
+    left.observe({"user": "u1", "item": "i1", "time": 1_000})
+    right.forget("u2")
+    left.observe({"user": "u4", "item": "i2", "time": 1_000})  # into the log that was written anew
+    right.add_items(NEW)
+    right.observe({"user": "u1", "item": "n"})
+    right.save(folder)
+    left.observe({"user": "u5", "item": "i3"})
+    loaded = Recommender.load(folder)
+    assert sorted(row[0] for row in loaded.observed.rows()) == ["u1", "u1", "u4", "u5"]
+    assert loaded.observed.of("u1") == ((1, 1_000), (42, 1_000))
+    right.save(folder, force=True)
+    assert Recommender.load(folder).observed.n == 4
+
+
 def test_what_somebody_else_changed_is_not_undone(folder: Path) -> None:
     left, right = Recommender.load(folder), Recommender.load(folder)
     left.add_items(NEW)
@@ -170,10 +186,22 @@ def _add(folder: Path) -> None:
     recommender.save(folder)
 
 
-@pytest.mark.parametrize("change", [_forget, _mark, _add])
+def _observe(folder: Path) -> None:
+    Recommender.load(folder).observe({"user": ["u1", "visitor"], "item": ["i1", "i2"], "time": [1_000, None]})
+
+
+def _forget_a_visitor(folder: Path) -> None:
+    recommender = Recommender.load(folder)
+    if "early" in recommender.observed:
+        recommender.forget("early")
+
+
+@pytest.mark.parametrize("change", [_forget, _forget_a_visitor, _mark, _observe, _add])
 def test_a_death_at_any_instant_leaves_the_old_or_the_new_one(
     change: Callable[[Path], None], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if change is _forget_a_visitor:
+        Recommender.load(folder).observe({"user": ["early", "u5"], "item": ["i1", "i2"]})
     before = _state(folder)
     with monkeypatch.context() as patch:
         dying = Dying(0, patch)
@@ -206,7 +234,8 @@ def test_a_death_at_any_instant_leaves_the_old_or_the_new_one(
 def _state(folder: Path) -> tuple[object, ...]:
     run = Recommender.load(folder)
     data = run.fitted.data
-    return (tuple(data.users.ids), tuple(data.items.ids), tuple(sorted(run.stock.marks.items())), data.content_hash)
+    rows = tuple(sorted(run.observed.rows()))
+    return (tuple(data.users.ids), tuple(data.items.ids), tuple(sorted(run.stock.marks.items())), data.content_hash, rows)
 
 
 def test_a_write_that_fails_leaves_the_user_in_memory_and_on_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

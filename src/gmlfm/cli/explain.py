@@ -26,7 +26,8 @@ def add_to(commands: Any) -> None:
         "explain",
         "why a score is what it is",
         "The exact sum that a score consists of, by fields: the global term, linear terms, and each pair of "
-        "attributes with its weight and distance. --against compares with another item, or with the mean of the catalogue.",
+        "attributes with its weight and distance; where the run reads what users did before, first what each earlier item "
+        "adds. --against compares with another item, or with the mean of the catalogue.",
         [
             "gmlfm explain runs/demo --user b0000003 --item t000000001",
             "gmlfm explain runs/demo --user b0000003 --item t000000001 --against mean --picture why.svg",
@@ -58,40 +59,45 @@ def run(options: argparse.Namespace) -> None:
             grouped = recommender.contrast(options.user, options.item, other, **context)
             name = "the catalogue's mean" if other is None else other
             title = f"{options.item} for {options.user} against {name}: {sum(grouped.values()):+.4f}"
+    by_event = explanation.by_event()
+    steps, n_shown = [(field_names(fields), value) for fields, value in grouped.items()], options.n
+    if by_event and options.against is None:
+        steps = explanation.steps(options.n)
+        n_shown = len(steps)
     if picture is not None:
         with activity(f"drawing {picture}"):
-            largest_terms = {field_names(fields): value for fields, value in list(grouped.items())[: options.n]}
-            write_picture(signed_bars(largest_terms, "what it adds to the score"), title, picture)
+            write_picture(signed_bars(dict(steps[:n_shown]), "what it adds to the score"), title, picture)
     if options.json:
         terms, by_fields = [term.to_dict() for term in explanation.terms], _listed(explanation.by_fields())
         against_other = {"against": _listed(grouped)} if options.against else {}
-        print_json({"score": explanation.score, "terms": terms, "by_fields": by_fields, **against_other})
+        of_history = {"by_event": [{"item": item, "value": value} for item, value in by_event.items()]} if by_event else {}
+        print_json({"score": explanation.score, "terms": terms, "by_fields": by_fields, **of_history, **against_other})
         return
     if recommender.fitted.encoder.user_numbers([options.user])[0] < 0:
         message = (
             "nothing is known of this user: recommend would show what is popular; this is the model's score for a stranger."
         )
         note(console, message)
-    console.print(_table(title, grouped, options.n, console.width))
+    console.print(_table(title, steps, n_shown, console.width))
     for text in _strongest_terms(explanation) if options.against is None else _differences(explanation, grouped, other):
         console.print(verbatim(text), soft_wrap=True, highlight=False)
 
 
-def _table(title: str, grouped: Grouped, n: int, width: int) -> Table:
-    """The bars share the width with the names of the fields."""
+def _table(title: str, steps: list[tuple[str, float]], n: int, width: int) -> Table:
+    """The bars share the width with the names of the steps."""
     half = max(5, min(_MOST_BAR, (width - 50) // 2))
     table = Table(title=verbatim(title), title_justify="left", header_style="bold")
-    table.add_column("fields", overflow="fold")
+    table.add_column("what", overflow="fold")
     table.add_column("adds", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    largest = max(abs(value) for value in grouped.values()) or 1.0
-    for fields, value in list(grouped.items())[:n]:
+    largest = max(abs(value) for _, value in steps) or 1.0
+    for name, value in steps[:n]:
         length = round(half * abs(value) / largest)
         left = " " * half if value >= 0 else " " * (half - length) + f"[red]{'█' * length}[/]"
         right = f"[green]{'█' * length}[/]" if value >= 0 else ""
-        table.add_row(verbatim(field_names(fields)), f"{value:+.4f}", f"{left}│{right}")
-    if len(grouped) > n:
-        table.add_row(f"[dim]{len(grouped) - n} more[/]", f"{sum(list(grouped.values())[n:]):+.4f}", "")
+        table.add_row(verbatim(name), f"{value:+.4f}", f"{left}│{right}")
+    if len(steps) > n:
+        table.add_row(f"[dim]{len(steps) - n} more[/]", f"{sum(value for _, value in steps[n:]):+.4f}", "")
     return table
 
 

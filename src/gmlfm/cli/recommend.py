@@ -58,6 +58,7 @@ def add_to(commands: Any) -> None:
             'gmlfm recommend runs/shop --attribute "city=Washington, D.C." --attribute age=20-29',
             "gmlfm recommend runs/demo --history t000000001,t000000002",
             "gmlfm recommend runs/demo --user b0000003 --filter \"genre = 'Concert'\" --at-most category=2 --json",
+            "gmlfm recommend runs/demo --user b0000003 --because",
             "gmlfm recommend runs/demo --all --out best.parquet --available stock.csv",
         ],
     )
@@ -87,6 +88,11 @@ def add_to(commands: Any) -> None:
     )
     add_context(parser)
     parser.add_argument("--seen", action="store_true", help="also items the user had")
+    parser.add_argument(
+        "--because",
+        action="store_true",
+        help="beside each item the earlier one that adds most to its score, if the run reads them",
+    )
     shared_options(parser)
     parser.set_defaults(run=run)
 
@@ -153,6 +159,8 @@ def _choices(options: argparse.Namespace) -> dict[str, Any]:
         choices["at_most"] = {field: int(most) for field, most in caps.items()}
     if options.candidates is not None:
         choices["candidates"] = options.candidates
+    if options.because:
+        choices["because"] = True
     return choices
 
 

@@ -67,6 +67,13 @@ def ranges(start: Longs, stop: Longs) -> tuple[Longs, Longs]:
     return np.arange(starts[-1]) + np.repeat(start - starts[:-1], lengths), starts
 
 
+def grid(start: Longs, stop: Longs) -> Longs:
+    """start[n], start[n] + 1, ..., stop[n] - 1 in row n, (N, longest); shorter rows repeat their last place."""
+    longest = int((stop - start).max(initial=0))
+    places: Longs = np.minimum(start[:, None] + np.arange(longest), np.maximum(stop[:, None] - 1, 0))
+    return places
+
+
 @dataclass(frozen=True)
 class Histories:
     """The events of users that count as history, in the order of time.

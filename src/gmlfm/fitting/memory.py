@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from gmlfm.fitting.run import (
     positives_of,
     ratings_of,
 )
-from gmlfm.models.base import FitInputs, FitReport, Layout, Model
+from gmlfm.models.base import FitInputs, FitReport, HistorySpec, Layout, Model
 from gmlfm.retrieval import ModelRanker
 from gmlfm.training.sampling.availability import negatives_at_times, row_availability, training_negatives
 from gmlfm.training.sampling.batches import Batches, LabelledBatches, RankingBatches
@@ -35,6 +36,7 @@ from gmlfm.training.sampling.groups import IdRows
 from gmlfm.training.sampling.history_batches import HistoryBatches
 from gmlfm.training.sampling.instances import Instances, implicit_instances
 from gmlfm.training.sampling.new_items import NewItems
+from gmlfm.training.sampling.sequence_batches import SequenceBatches
 from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import Validate
 
@@ -135,8 +137,9 @@ class MemoryPlan(FitPlan):
     def _inputs(self, rows: Rows) -> FitInputs:
         interactions = learned_interactions(rows, self.instances)
         options, published = self.settings.history, self.settings.preset == "paper"
+        has_user_ids = options.user_id is not False and not self.settings.info.cls.reads_sequences
         encoder = self._encoder = Encoder.fit(
-            self.data, interactions, all_ids=published, user_ids=options.user_id is not False, roles=options.roles
+            self.data, interactions, all_ids=published, user_ids=has_user_ids, roles=options.roles
         )
         encoded = encoder.encode(self.data)
         return FitInputs(
@@ -164,7 +167,7 @@ class MemoryPlan(FitPlan):
 
     def _batches(self, rows: Rows, encoder: Encoder, encoded: Encoded) -> Batches:
         data, options, n_items = self.data, self.settings.batches, len(encoded.item)
-        if encoder.roles:
+        if encoder.roles or self.settings.info.cls.reads_sequences:
             return self._history_batches(rows, encoder, encoded)
         if self.settings.task == "topn":
             rows, negatives = training_negatives(data, rows, self.split.name, options)
@@ -187,7 +190,10 @@ class MemoryPlan(FitPlan):
 
     def _history_batches(self, rows: Rows, encoder: Encoder, encoded: Encoded) -> HistoryBatches:
         data, settings, task = self.data, self.settings, self.settings.task
-        spec = history_spec(encoder, settings)
+        of_batches, spec, pieces = HistoryBatches, history_spec(encoder, settings), settings.history
+        if settings.info.cls.reads_sequences:
+            of_batches, spec = SequenceBatches, HistorySpec((), 1.0, settings.option("length"), 0)
+            pieces = replace(pieces, history_dropout=0.0)
         assert spec is not None
         if task == "implicit":
             raise OptionError("the task 'implicit' draws its instances without regard to time, so it has no history; set none.")
@@ -204,15 +210,15 @@ class MemoryPlan(FitPlan):
             labels = (values - centre) / spread
         chosen = data.item_numbers[rows]
         ids = IdRows.from_counts(encoder.fields, np.bincount(chosen, minlength=len(encoded.item)), encoded.item)
-        return HistoryBatches(
+        return of_batches(
             rows,
             Histories.of(data, visible),
             encoded,
             ids,
             spec,
             settings.batches,
-            dropout=settings.history.history_dropout,
-            piece=settings.history.piece,
+            dropout=pieces.history_dropout,
+            piece=pieces.piece,
             labels=labels,
             weights=weights,
             negatives=negatives,

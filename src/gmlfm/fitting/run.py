@@ -113,9 +113,14 @@ class FittedRun:
 
     def ranker_of(self, part: str) -> ModelRanker:
         """As of the rows of a part, which see earlier rows alone, and of those the ones that are visible to their part."""
+        histories = self.histories_of(part)
+        return self.ranker if histories is None else ModelRanker(self.model, self.encoded, histories=histories)
+
+    def histories_of(self, part: str) -> Histories | None:
+        """What the rows of a part may see; None where that is all there is."""
         if self.instances is not None or not self.model.reads_history:
-            return self.ranker
-        return ModelRanker(self.model, self.encoded, histories=Histories.of(self.data, visible_rows(self.split, part)))
+            return None
+        return Histories.of(self.data, visible_rows(self.split, part))
 
     @cached_property
     def histories(self) -> Histories:

@@ -47,6 +47,11 @@ class ShardPlan(FitPlan):
             )
         if settings.info.cls.inputs.labels:
             raise OptionError(f"the model '{settings.model}' learns user by user and cannot read a prepared folder.")
+        if settings.info.cls.reads_sequences:
+            raise OptionError(
+                f"the model '{settings.model}' reads users' events in order, which a prepared folder does not keep together; "
+                "train it from the data themselves."
+            )
         if settings.task == "rating" and "label" not in data.info.columns:
             raise DataError(f"{data.folder} has no label, which the task 'rating' predicts.")
         self.data = data

@@ -201,6 +201,9 @@ class Model(ABC):
     learns_in_epochs: ClassVar[bool] = False  # validation chooses how many
     caches_items: ClassVar[bool] = False  # score_all keeps the items' half of a score, which makes it cheaper than score_pairs
     shares_negatives: ClassVar[bool] = False  # a softmax can be over items that all rows of a step share
+    reads_sequences: ClassVar[bool] = (
+        False  # it is trained on users' sequences, the latest `length` (a setting) of their events
+    )
     scores_in_threads: ClassVar[bool] = False  # score_all(users, items, out) may be called by several threads at the same time
 
     settings: dict[str, Any]  # as this instance was made

@@ -29,11 +29,15 @@ def scaled(rows: Tensor, attributes: Attributes) -> Tensor:
 
 def weighted_sum(rows: Tensor, attributes: Attributes) -> Tensor:
     """The sum of x_i v_i, without holding the terms: (U, D) -> (..., D)."""
-    ids, x = attributes.ids, attributes.x
-    total = functional.embedding_bag(
-        ids.reshape(-1, ids.shape[-1]), rows, per_sample_weights=x.reshape(-1, x.shape[-1]), mode="sum"
-    )
-    return total.view(*ids.shape[:-1], rows.shape[-1])
+    ids, x, shape = attributes.ids, attributes.x.to(rows.dtype), attributes.ids.shape[:-1]
+    if ids.numel() == 0:
+        return rows.new_zeros(*shape, rows.shape[-1])
+    flat = (ids.flatten(0, -2), x.flatten(0, -2)) if ids.ndim > 1 else (ids.unsqueeze(0), x.unsqueeze(0))
+    if rows.is_cuda:  # the bag's way back sorts the ids, this one adds where they point
+        terms = rows.index_select(0, flat[0].flatten()).view(*flat[0].shape, -1)
+        return (terms * flat[1].unsqueeze(-1)).sum(-2).view(*shape, rows.shape[-1])
+    total = functional.embedding_bag(flat[0], rows, per_sample_weights=flat[1], mode="sum")
+    return total.view(*shape, rows.shape[-1])
 
 
 def linear_term(weights: Tensor, attributes: Attributes) -> Tensor:

@@ -81,8 +81,10 @@ def strongest_earlier(scorer: RowScorer, spec: HistorySpec, items: AttributeTabl
     with torch.no_grad():
         target_vectors = scorer.item_vectors(taken(items, distinct))
         for start, stop in _blocks(earlier.starts, _NUMBERS_PER_BLOCK // (1 + target_vectors.shape[1])):
-            vectors = _added_vectors(scorer, items, earlier, start, stop)
             bounds = earlier.starts[start : stop + 1] - earlier.starts[start]
+            if bounds[-1] == 0:
+                continue
+            vectors = _added_vectors(scorer, items, earlier, start, stop)
             for user, (begin, end) in enumerate(pairwise(bounds), start=start):
                 chosen = np.flatnonzero(targets[user] >= 0)
                 if begin == end or not len(chosen):

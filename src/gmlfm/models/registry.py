@@ -29,6 +29,7 @@ from gmlfm.models.ncf import NCF
 from gmlfm.models.nfm import NFM
 from gmlfm.models.ngcf import NGCF
 from gmlfm.models.popularity import Popularity
+from gmlfm.models.sasrec import SASRec
 from gmlfm.models.settings import Declared, Space
 from gmlfm.models.transfm import TransFM
 from gmlfm.models.xdeepfm import XDeepFM
@@ -280,6 +281,13 @@ register(
     about="memory-augmented meta-optimization: adapts to a newcomer's few ratings",
     defaults={"lr": 0.05},
 )(Mamo)
+register(
+    "sasrec",
+    about="a causal transformer over what a user did before",
+    defaults={"loss": "softmax", "lr": 1e-3, "schedule": "cosine", "epochs": 30},
+    searched=("k", "layers", "dropout"),
+    fixed=("loss", "n_negatives", "batch_size", "weight_decay"),
+)(SASRec)
 register("popularity", about="how often an item was chosen in training")(Popularity)
 register("item-knn", about="items chosen together, by shrunk cosine")(ItemKNN)
 register("ease", about="the linear autoencoder in closed form")(EASE)

@@ -230,19 +230,22 @@ class Recommender:
         available: Sequence[Any] | None = None,
         candidates: str = "interactions",
         at_most: Mapping[str, int] | None = None,
+        because: bool = False,
     ) -> pl.DataFrame:
         """The n best items for each user: user, item, score, rank, known (was the user met in training?) and title.
 
         Items the user had, by the data or as observed, are left out unless seen=True; what is marked sold, filter and available
         narrow the items before they are ranked; at_most={"category": 2} holds within the ranking. A user of whom nothing at all
         is known gets what is popular; the score is then the share of training users who chose it.
+        because=True: a column names the earlier item that adds most to the score, null where none adds to it.
         """
         state = self._fitted_state
         items = candidate_items(state.index, state.stock, n, filter, available, candidates)
         ids = ids_of(users, "users")
         if not ids:
             raise OptionError("users is empty; name one or more.")
-        table = rank_for_users(state.observed, ids, n, items, caps_of(state.run, at_most), context, seen=seen)
+        caps = caps_of(state.run, at_most)
+        table = rank_for_users(state.observed, ids, n, items, caps, context, seen=seen, because=because)
         return noting_caps(table, len(ids), n, items, at_most)
 
     def recommend_for(
@@ -256,16 +259,18 @@ class Recommender:
         available: Sequence[Any] | None = None,
         candidates: str = "interactions",
         at_most: Mapping[str, int] | None = None,
+        because: bool = False,
     ) -> pl.DataFrame:
         """For a user never seen, from what is known of them and from what they chose, which is then left out.
 
         A model that learns a row for each user fits one to the history with everything else frozen; without a history the
-        unknown row stands for them.
+        unknown row stands for them. because: as for `recommend`.
         """
         state = self._fitted_state
         items = candidate_items(state.index, state.stock, n, filter, available, candidates)
         attributes = {} if attributes is None else attributes
-        table = rank_for_newcomer(state.run, attributes, history, n, items, caps_of(state.run, at_most), context)
+        caps = caps_of(state.run, at_most)
+        table = rank_for_newcomer(state.run, attributes, history, n, items, caps, context, because=because)
         return noting_caps(table, 1, n, items, at_most)
 
     def predict(self, pairs: Any, *, context: Mapping[str, Any] | None = None) -> pl.DataFrame:

@@ -25,7 +25,8 @@ Part = Literal["user", "item"]
 def field_importance(run: FittedRun, *, retrain: bool, report: Callable[[str], None], seed: int = 0) -> pl.DataFrame:
     """part, field, and how much worse validation gets: NDCG lost, or RMSE gained; below 0 a field harms.
 
-    Shuffling tells how much the trained model leans on a field; training without it, whether it was needed.
+    Shuffling tells how much the trained model leans on a field; training without it, whether it was needed. A shuffled field
+    of the items is shuffled in the users' histories as well, by which it matters, too.
     """
     if retrain and "prepared" in run.split.options:
         raise OptionError(
@@ -47,7 +48,7 @@ def field_importance(run: FittedRun, *, retrain: bool, report: Callable[[str], N
     if not fields:
         raise DataError("the data have no fields beside the ids.")
     metric, sign = (default_metric("ndcg"), 1.0) if run.settings.task == "topn" else ("rmse", -1.0)
-    with_all_fields = _validated(run, run.data, run.ranker)[metric]
+    with_all_fields = _validated(run, run.data, run.ranker_of("validation"))[metric]
     rows = []
     for number, (part, name) in enumerate(fields, start=1):
         report(f"shuffling {part}.{name}, field {number} of {len(fields)}")
@@ -68,7 +69,8 @@ def field_importance(run: FittedRun, *, retrain: bool, report: Callable[[str], N
 def _ranker_over(run: FittedRun, data: Dataset) -> Ranker:
     encoded = run.encoder.encode(data)
     items = ItemSide(np.arange(len(encoded.item), dtype=np.int32), encoded.item)
-    return ModelRanker(run.model.over(items), encoded)
+    histories = run.histories_of("validation")
+    return ModelRanker(run.model.over(items), encoded, histories=run.histories if histories is None else histories)
 
 
 def _validated(run: FittedRun, data: Dataset, ranker: Ranker) -> dict[str, float]:

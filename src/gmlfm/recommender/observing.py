@@ -39,10 +39,9 @@ class ObserveReport:
 def observed_rows(index: RunIndex, interactions: Any, origin: Origin | None = None) -> list[ObservedRow]:
     """A table, a list of rows by column, or one such row. Its columns are user, item and perhaps time and event, or are named
     as in the data. Whatever cannot be kept is refused by its place; `origin` tells it."""
-    origin = origin or _ORIGIN
-    table = _as_table(interactions)
-    if table.height == 0 and table.width == 0:
+    if isinstance(interactions, list | tuple) and not interactions:
         return []
+    origin, table = origin or _ORIGIN, _as_table(interactions)
     columns = _columns(table, index, origin)
     users, items = (_ids(columns[side], origin) for side in ("user", "item"))
     _refuse_unknown_items(items, index, origin)

@@ -15,6 +15,7 @@ from gmlfm.data.interop import as_frame
 from gmlfm.errors import DataError, OptionError
 from gmlfm.fitting import FittedRun
 from gmlfm.models.base import UserSide
+from gmlfm.recommender.because import because_column, check_because
 from gmlfm.recommender.observed import Observed
 from gmlfm.recommender.user_side import known_users, newcomer
 from gmlfm.retrieval import Cap, best_items
@@ -26,14 +27,31 @@ _USERS_PER_BLOCK = 512
 
 
 def rank_for_users(
-    observed: Observed, users: Sequence[Any], n: int, items: Ints, caps: list[Cap], context: Context, *, seen: bool
+    observed: Observed,
+    users: Sequence[Any],
+    n: int,
+    items: Ints,
+    caps: list[Cap],
+    context: Context,
+    *,
+    seen: bool,
+    because: bool = False,
 ) -> pl.DataFrame:
-    """user, item, score, rank, known and perhaps title. A user of whom nothing is known gets what is popular."""
-    return pl.concat(_blocks(observed, users, n, items, caps, context, seen))
+    """user, item, score, rank, known and perhaps title and because. A user of whom nothing is known gets what is popular."""
+    if because:
+        check_because(observed.index.run)
+    return pl.concat(_blocks(observed, users, n, items, caps, context, seen, because))
 
 
 def _blocks(
-    observed: Observed, users: Sequence[Any], n: int, items: Ints, caps: list[Cap], context: Context, seen: bool
+    observed: Observed,
+    users: Sequence[Any],
+    n: int,
+    items: Ints,
+    caps: list[Cap],
+    context: Context,
+    seen: bool,
+    because: bool,
 ) -> Iterator[pl.DataFrame]:
     index, run = observed.index, observed.index.run
     ids = run.encoder.ids_given(users)
@@ -46,7 +64,7 @@ def _blocks(
         scores = run.model.score_all(side, items)
         if (numbers < 0).any():
             scores[numbers < 0] = index.popularity[items]
-        ranked = _ranked(run, scores, items, n, left_out, caps)
+        ranked = _ranked(run, scores, items, n, left_out, caps, side if because else None)
         place = ranked["place"].to_numpy()
         is_known = pl.Series("known", index.trained_users[numbers[place]])
         return ranked.with_columns(ids[start + place], is_known).select("user", pl.exclude("user", "place"))
@@ -73,8 +91,12 @@ def rank_for_newcomer(
     items: Ints,
     caps: list[Cap],
     context: Context,
+    *,
+    because: bool = False,
 ) -> pl.DataFrame:
-    """user (empty), item, score, rank and perhaps title."""
+    """user (empty), item, score, rank and perhaps title and because."""
+    if because:
+        check_because(run)
     ids = ids_of(history, "the items of the history")
     numbers = run.encoder.item_numbers(ids)
     for item, number in zip(ids, numbers, strict=True):
@@ -85,15 +107,22 @@ def rank_for_newcomer(
         message = f"'{run.settings.model}' cannot learn from a history without training; it is only left out."
         warnings.warn(message, stacklevel=3)
     user: UserSide = newcomer(run, attributes, chosen if len(chosen) else None, context)
-    ranked = _ranked(run, run.model.score_all(user, items), items, n, [chosen], caps)
+    scores = run.model.score_all(user, items)
+    ranked = _ranked(run, scores, items, n, [chosen], caps, user if because else None)
     no_ids = run.encoder.ids_of_users(np.full(ranked.height, -1))
     return ranked.drop("place").insert_column(0, no_ids)
 
 
 def _ranked(
-    run: FittedRun, scores: npt.NDArray[np.float32], items: Ints, n: int, left_out: list[Ints], caps: list[Cap]
+    run: FittedRun,
+    scores: npt.NDArray[np.float32],
+    items: Ints,
+    n: int,
+    left_out: list[Ints],
+    caps: list[Cap],
+    explained: UserSide | None,
 ) -> pl.DataFrame:
-    """place: the row of scores (N, len(items)) that each line belongs to."""
+    """place: the row of scores (N, len(items)) that each line belongs to. explained: the users, for a column `because`."""
     best = best_items(scores, items, n, left_out, caps)
     place, rank = np.nonzero(best.items >= 0)
     chosen = best.items[place, rank]
@@ -105,6 +134,8 @@ def _ranked(
     ]
     if run.data.items.titles is not None:
         columns.append(run.data.items.titles[chosen].alias("title"))
+    if explained is not None:
+        columns.append(because_column(run, run.model.strongest_earlier(explained, best.items)[place, rank]))
     return pl.DataFrame(columns)
 
 

@@ -115,7 +115,7 @@ class Explanation:
             return _first_and_rest(named, most, "")
         most = max(1, (most - 2) // 2)
         earlier = [(event_labels[item], value) for item, value in events.items()]
-        return _first_and_rest(earlier, most, " earlier items") + _first_and_rest(named, most, "")
+        return _first_and_rest(earlier, most, " earlier item") + _first_and_rest(named, most, "")
 
     def __str__(self) -> str:
         rows = [f"{value:+10.4f}  {terminal_text(label)}" for label, value in self.steps()]
@@ -140,8 +140,10 @@ def _listed(values: list[str]) -> str:
 
 
 def _first_and_rest(named: list[tuple[str, float]], most: int, noun: str) -> list[tuple[str, float]]:
+    """noun: what is counted in the rest, if not said by itself."""
     rest = named[most:]
-    return named[:most] + ([(f"{len(rest)} more{noun}", sum(value for _, value in rest))] if rest else [])
+    counted = f"{len(rest)} more{noun}{'s' if noun and len(rest) > 1 else ''}"
+    return named[:most] + ([(counted, sum(value for _, value in rest))] if rest else [])
 
 
 def explain(terms: Terms, names: Names, earlier_names: EarlierNames | None = None) -> Explanation:

@@ -19,6 +19,13 @@ _PATIENCE = Setting(
     f"{_STEPS} steps, {_LONGEST} epochs at most",
     least=1,
 )
+_DECAY_OF_AN_EPOCH = 72.0
+_WEIGHT_DECAY = Setting(
+    f"decoupled decay of a step's rows, times lr; auto is 0, and with a history {_DECAY_OF_AN_EPOCH:g} over an epoch's steps",
+    least=0,
+    below=100,
+    search=Choice((0.0, 0.001, 0.01, 0.1, 0.5, 1.0)),
+)
 
 
 @dataclass(frozen=True)
@@ -26,9 +33,7 @@ class TrainingOptions:
     loss: Annotated[str, Setting("the objective", search=Choice(("squared", "logistic", "bpr", "softmax")))] = "squared"
     optimiser: Annotated[str, Setting("adam, adagrad or sgd, by rows of the table")] = "adam"
     lr: Annotated[float, Setting("learning rate", above=0, below=_LARGEST_LR, search=Real(1e-4, 3e-2))] = 3e-3
-    weight_decay: Annotated[
-        float, Setting("decoupled decay of a step's rows", least=0, below=1, search=Choice((0.0, 0.001, 0.01, 0.1, 0.5)))
-    ] = 0.0
+    weight_decay: Annotated[float | None, _WEIGHT_DECAY] = None
     schedule: Annotated[
         Literal["constant", "cosine"],
         Setting("lr over the epochs: constant, or falling to 0 along a half cosine at the last of `epochs`"),
@@ -43,6 +48,12 @@ class TrainingOptions:
     engine: Annotated[str, Setting("who takes the steps: compiled kernels, eager PyTorch, or auto", check=one_of(ENGINES))] = (
         "auto"
     )
+
+    def decay_for(self, steps_per_epoch: int, *, has_history: bool) -> float:
+        """The weight decay; by default small data, whose epochs have few steps, are held back as much in an epoch as large."""
+        if self.weight_decay is not None:
+            return self.weight_decay
+        return _DECAY_OF_AN_EPOCH / max(steps_per_epoch, 1) if has_history else 0.0
 
     def lr_at(self, share: float) -> float:
         """The learning rate when a share of all epochs is done."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,15 @@ from gmlfm.training.cold_start import ColdStartTrainer
 from gmlfm.training.engines import Engine, make_engine
 from gmlfm.training.engines.device_batch import DeviceBatch
 from gmlfm.training.engines.history import HistoryEngine
+from gmlfm.training.engines.history_graph import HistoryGraphEngine, ResidentHistories, fits
+from gmlfm.training.engines.sequences import SequenceEngine
 from gmlfm.training.options import TrainingOptions
 from gmlfm.training.probe import Probe, Reading
 from gmlfm.training.rows import DENSE_OPTIMISERS, row_optimiser
 from gmlfm.training.sampling.batches import Batches, RankingBatches
 from gmlfm.training.sampling.groups import Batch
 from gmlfm.training.sampling.history_batches import HistoryBatches
+from gmlfm.training.sampling.sequence_batches import SequenceBatches
 from gmlfm.training.trainer import DivergedError, Observer, Trainer, under_prefix
 
 
@@ -50,14 +54,20 @@ class RowTrainer(Trainer):
             )
         table[0] = 0.0  # padding
         self.table = model.table = table.to(device)
-        self.rows = row_optimiser(options.optimiser, self.table, options.lr, options.weight_decay)
+        self.rows = row_optimiser(options.optimiser, self.table, options.lr, self._weight_decay(batches))
         self.dense = DENSE_OPTIMISERS[options.optimiser](list(model.parameters()) or [torch.zeros(0)], lr=options.lr)
         self._field_of_row = field_of_row if model.needs_fields else None
         self._batches = batches
         self._resident: Any = None
         self._engine: Engine | None = None
-        self._probe: Probe | None = None
+        self._probe: Callable[[GradientModel, Tensor], Reading] | None = None
         self._reading: Reading | None = None  # of the epoch at hand
+
+    def _weight_decay(self, batches: Batches | None) -> float:
+        if batches is None:
+            return self.options.weight_decay or 0.0
+        has_history = type(batches) is HistoryBatches
+        return self.options.decay_for(batches.steps_per_epoch, has_history=has_history)
 
     @property
     def batches(self) -> Batches:
@@ -81,11 +91,20 @@ class RowTrainer(Trainer):
         """Who takes this model's steps here: compiled kernels where there are some, else eager PyTorch."""
         if self._engine is None:
             parts = (self.model, self.rows, self.dense)
-            if isinstance(self._batches, HistoryBatches):
-                self._engine = HistoryEngine(*parts, self.options.loss, self._batches, self._field_of_row)
+            if isinstance(self._batches, SequenceBatches):
+                self._engine = SequenceEngine(*parts, self.options.loss, self._batches)
+            elif isinstance(self._batches, HistoryBatches):
+                self._engine = self._history_engine(self._batches)
             else:
                 self._engine = make_engine(*parts, self.options, self._field_of_row)
         return self._engine
+
+    def _history_engine(self, batches: HistoryBatches) -> Engine:
+        """On a GPU all there is to a step stands there, where that fits."""
+        if self.device.type == "cuda" and fits(batches, self.model, self.rows, self.options.loss):
+            self._resident = ResidentHistories(batches, self.device)
+            return HistoryGraphEngine(self.model, self.rows, self._resident, batches)
+        return HistoryEngine(self.model, self.rows, self.dense, self.options.loss, batches, self._field_of_row)
 
     def run_epoch(self, observer: Observer) -> float:
         # Dropout draws from torch's own stream; named by the epoch, a resumed run draws the same.
@@ -100,7 +119,7 @@ class RowTrainer(Trainer):
             cold_start = ColdStartTrainer(self.model, self.table, engine, size, sampler, self._field_of_row, self.options.loss)
         for batch in batches.epoch(self.epoch):
             self._set_lr(n_done)
-            if self._probe is None and isinstance(batch, Batch | DeviceBatch):
+            if self._probe is None and (isinstance(batch, Batch | DeviceBatch) or isinstance(engine, SequenceEngine)):
                 self._begin_probe(batch if self.epoch == 0 else next(iter(batches.epoch(0))))
             for loss, n_instances in engine.run(batch, size):
                 self._check((loss,))
@@ -129,8 +148,12 @@ class RowTrainer(Trainer):
 
     def _begin_probe(self, batch: Any) -> None:
         """batch: the first one of epoch 0, in a resumed training too."""
-        self._probe = Probe(batch, self.device, self._field_of_row, self.options.loss)
-        if self.epoch == 0 and not self._probe.is_degenerate:
+        if isinstance(self.engine, SequenceEngine):
+            self._probe, has_start = partial(self.engine.reading, batch), True
+        else:
+            probe = Probe(batch, self.device, self._field_of_row, self.options.loss)
+            self._probe, has_start = probe, not probe.is_degenerate
+        if self.epoch == 0 and has_start:
             self.start_loss = self._probe(self.model, self.table).loss
             self.model.train()
 

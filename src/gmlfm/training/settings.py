@@ -30,9 +30,8 @@ _OLD_VALUES = {("engine", "reference"): "eager"}
 # How a model that reads histories trains unless it is said otherwise.
 _WITH_HISTORY: dict[str, Any] = {
     "loss": "softmax",
-    "lr": 2e-3,
+    "lr": 5e-3,
     "schedule": "cosine",
-    "weight_decay": 1e-3,
     "epochs": 20,
     "v_scale": 0.05,
 }
@@ -107,6 +106,13 @@ class Settings:
     def for_data(self, *, is_ordered: bool, n_candidates: int, changes_with_time: bool = False) -> Settings:
         """With what is `auto` decided by the data: whether it is known what came before a row, among how many items a target
         stands, and whether these are other ones from row to row."""
+        if self.info.cls.reads_sequences:
+            if not is_ordered:
+                raise OptionError(
+                    f"the model '{self.model}' reads users' events in order, but the data have no times; name their column "
+                    'with [interactions] time, or set ties = "file" where the rows lie in order.'
+                )
+            return replace(self, batches=self._softmax_batches(n_candidates))
         if not _reads_history(self.info):
             return self
         history = self.history.history
@@ -123,17 +129,24 @@ class Settings:
                 'name their column with [interactions] time, or set ties = "file" where the rows lie in order.'
             )
         settings = Settings.make(self.info, self.task, {**self.given, "history": history}, self.preset)
-        batches, shares = settings.batches, settings.shares_negatives and not changes_with_time
-        if batches.n_negatives == ALL_NEGATIVES and not shares:
+        shares = settings.shares_negatives and not changes_with_time
+        if settings.batches.n_negatives == ALL_NEGATIVES and not shares:
             why = "but not everything can be had at the time of every row" if changes_with_time else "and has the loss softmax"
             raise OptionError(f"negatives = all is for rows that share their negatives, {why}; give a number of negatives.")
-        if "n_negatives" not in settings.given and self.task == "topn" and settings.training.loss == "softmax":
-            n_negatives = min(_NEGATIVES_OF_A_ROW, n_candidates)
-            if shares:
-                n_negatives = ALL_NEGATIVES if n_candidates <= _ALL_UP_TO else _SHARED_NEGATIVES
-            batches = replace(batches, n_negatives=n_negatives)
+        batches = settings._softmax_batches(n_candidates, shares=shares)
         options = replace(settings.history, user_id=bool(settings.history.user_id))
         return replace(settings, batches=batches, history=options)
+
+    def _softmax_batches(self, n_candidates: int, *, shares: bool = True) -> BatchOptions:
+        """With as many negatives as a softmax wants, unless they are given. shares: the rows of a step have them together."""
+        if "n_negatives" in self.given or self.task != "topn" or self.training.loss != "softmax":
+            return self.batches
+        shared = ALL_NEGATIVES if n_candidates <= _ALL_UP_TO else _SHARED_NEGATIVES
+        return replace(self.batches, n_negatives=shared if shares else min(_NEGATIVES_OF_A_ROW, n_candidates))
+
+    def option(self, name: str) -> Any:
+        """A setting of the model's own, as given or by default."""
+        return self.options.get(name, self.info.declared[name].default)
 
     @property
     def shares_negatives(self) -> bool:
@@ -162,7 +175,8 @@ class Settings:
             raise OptionError(f"optimiser is '{optimiser}'{did_you_mean(optimiser, ROW_OPTIMISERS)}")
         n_negatives = abs(self.batches.n_negatives) if self.task == "topn" else 0
         self.training.check_task(self.task, n_negatives, grouped_losses(self.info))
-        if self.batches.n_negatives == ALL_NEGATIVES and not (self.history.roles or self.history.history == AUTO_HISTORY):
+        reads_history = self.info.cls.reads_sequences or self.history.roles or self.history.history == AUTO_HISTORY
+        if self.batches.n_negatives == ALL_NEGATIVES and not reads_history:
             raise OptionError(
                 "negatives = all is the softmax of models with a history; give a number of negatives, or a history."
             )

@@ -16,6 +16,7 @@ from gmlfm import load_dataset
 from gmlfm.cli import main
 from gmlfm.data.sources import catalogue, named
 from gmlfm.data.sources.archives import check_archive
+from gmlfm.data.sources.bazaar import BUILT_IN
 from gmlfm.data.sources.catalogue import Request, Source
 from gmlfm.data.sources.fetch import accept_terms, get_dataset, terms_to_accept
 from gmlfm.errors import DataError
@@ -174,6 +175,13 @@ def test_wrong_names_and_sizes(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert load_dataset("bazaar-100-1212-0", data_root=tmp_path).n_interactions == 1212
 
 
+def test_an_older_market_is_had_by_its_name_in_any_size(tmp_path: Path) -> None:
+    for arguments, name in ((["--users", "100"], "bazaar-v2-100-1212-0"), ([], "bazaar-v2")):
+        assert main(["data", "get", "bazaar-v2", *arguments, "--data-root", str(tmp_path)]) == 0
+        assert load_dataset(tmp_path / name).name == name
+    assert load_dataset(tmp_path / "bazaar-v2").content_hash == load_dataset("bazaar-v2").content_hash
+
+
 def test_a_dataset_replaces_no_other_files(tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "x.libfm").write_text("1 0:1 5:1\n")
@@ -213,7 +221,7 @@ def test_a_hostile_server_is_one_sentence_and_exit_2(
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["accepted-terms.json", "downloads"]
 
 
-@pytest.mark.parametrize("name", [name for name in catalogue.SOURCES if name != "bazaar"])
+@pytest.mark.parametrize("name", [name for name in catalogue.SOURCES if name not in BUILT_IN])
 @pytest.mark.parametrize(
     "path", ["a\0b", "a" * 300, "gone", "/dev/zero", "\ud800"], ids=["nul", "long", "gone", "device", "half"]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,7 +38,7 @@ class CpuRoleSums:
         self._shape: tuple[int, ...] = ()
         self._scales: Floats = np.empty((0, 0), np.float32)
         self._youngest: Longs = np.empty((0, 0), np.int64)
-        self._vector_grads: Floats = np.empty((0, 0, 0), np.float32)
+        self._buffer: Floats = np.empty(0, np.float32)
 
     def forward(self, batch: PieceArrays, vectors: Floats, *, summed: bool) -> Floats:
         """vectors (R, M, D), those of the items in each role -> (R, B, D); summed: over the roles, (B, D)."""
@@ -69,9 +70,10 @@ class CpuRoleSums:
         by the next call."""
         batch, width = self._batch, self._shape[2]
         assert batch is not None
-        if self._vector_grads.shape != self._shape:
-            self._vector_grads = np.empty(self._shape, np.float32)
-        vector_grads, n_blocks = self._vector_grads, -(-width // _COLUMNS_PER_PART)
+        size = math.prod(self._shape)
+        if len(self._buffer) < size:  # new memory costs as much as a pass over it
+            self._buffer = np.empty(size, np.float32)
+        vector_grads, n_blocks = self._buffer[:size].reshape(self._shape), -(-width // _COLUMNS_PER_PART)
 
         def walk(part: int, thread: int) -> None:
             place, block = divmod(part, n_blocks)

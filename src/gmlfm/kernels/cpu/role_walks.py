@@ -96,19 +96,19 @@ def add_windows(
 
 
 @compiled
-def clear_columns(target: Floats, first: Any, last: Any) -> None:
+def clear_columns(target: Floats, low: Any, high: Any) -> None:
     for i in range(target.shape[0]):
-        for k in range(first, last):
+        for k in range(low, high):
             target[i, k] = _ZERO
 
 
 @compiled
-def add_last_back(batch: PieceArrays, gradient: Floats, first: Any, last: Any, vector_grads: Floats) -> None:
-    """The columns first to last, unsigned: an index that cannot be negative makes vector loops."""
+def add_last_back(batch: PieceArrays, gradient: Floats, low: Any, high: Any, vector_grads: Floats) -> None:
+    """The columns low to high, unsigned: an index that cannot be negative makes vector loops."""
     for row in range(gradient.shape[0]):
         if batch.row_stop[row] > batch.row_start[row]:
             item = batch.events[batch.row_stop[row] - 1]
-            for k in range(first, last):
+            for k in range(low, high):
                 vector_grads[item, k] += gradient[row, k]
 
 
@@ -119,11 +119,11 @@ def add_windows_back(
     scales: Floats,
     youngest: Longs,
     gradient: Floats,
-    first: Any,
-    last: Any,
+    low: Any,
+    high: Any,
     vector_grads: Floats,
 ) -> None:
-    """The way back of `add_windows`: gradient (B, D) at the sums -> vector_grads (M, D), the columns first to last, unsigned.
+    """The way back of `add_windows`: gradient (B, D) at the sums -> vector_grads (M, D), the columns low to high, unsigned.
 
     From a piece's youngest event to its oldest: a row's gradient enters at the row's youngest kept event and leaves below the
     start of its window, and the running sum is the gradient at the vector of the event.
@@ -138,23 +138,23 @@ def add_windows_back(
             while leaving >= begin and batch.row_start[leaving] > event:
                 if scales[leaving] > 0:
                     weight = powers[youngest[leaving] - place] * scales[leaving]
-                    for k in range(first, last):
+                    for k in range(low, high):
                         total[k] -= weight * gradient[leaving, k]
                     n_rows -= 1
                 leaving -= 1
             decay, place = powers[place - event] if n_rows > 0 else 0.0, event
             item = batch.events[event]
             if n_rows > 0:  # what is younger and has its window here, then what enters
-                for k in range(first, last):
+                for k in range(low, high):
                     total[k] *= decay
                     vector_grads[item, k] += total[k]
             else:
-                for k in range(first, last):
+                for k in range(low, high):
                     total[k] = 0.0
             while entering >= begin and (scales[entering] == 0 or youngest[entering] == event):
                 if scales[entering] > 0:
                     scale = np.float64(scales[entering])  # what leaves must be what came, to the last bit of float64
-                    for k in range(first, last):
+                    for k in range(low, high):
                         share = scale * gradient[entering, k]
                         total[k] += share
                         vector_grads[item, k] += share

@@ -51,9 +51,12 @@ class CpuSoftmaxLoss:
     def __call__(self, rows: SoftmaxRows, columns: SoftmaxColumns, targets: SoftmaxTargets | None = None) -> SoftmaxResult:
         n_rows, n_columns = len(rows.vectors), len(columns.vectors)
         assert targets is not None or (rows.target_columns >= 0).all(), "every target is a column of the whole catalogue"
-        rows_per_block = max(_FEWEST_ROWS, min(_MOST_ROWS, _SCORES_PER_BLOCK // max(n_columns, 1)))
-        n_parts = max(1, min(_MOST_PARTS, _PART_BYTES // (columns.vectors.nbytes + 1), n_rows // _FEWEST_ROWS))
-        buffers = self._buffers_for(n_rows, columns.vectors.shape, rows_per_block, n_parts, targets is not None)
+        rows_per_block = _rows_per_block(n_columns)
+        most_parts = max(1, min(_MOST_PARTS, _PART_BYTES // max(1, 4 * columns.vectors.size)))
+        n_parts = max(1, min(most_parts, n_rows // _FEWEST_ROWS))
+        buffers = self._buffers_for(n_rows, columns.vectors.shape, most_parts, targets is not None)
+        part_grads, part_term_grads = buffers.part_grads[:n_parts], buffers.part_term_grads[:n_parts]
+        out = RowGradients(*(array[:n_rows] for array in buffers.out))
         row_arrays, column_arrays, target_arrays = _row_arrays(rows), _column_arrays(columns), _target_arrays(targets, rows)
 
         def walk(part: int, thread: int) -> None:
@@ -65,18 +68,17 @@ class CpuSoftmaxLoss:
                 n_rows * (part + 1) // n_parts,
                 rows_per_block,
                 buffers.scratches[thread],
-                buffers.part_grads[part],
-                buffers.part_term_grads[part],
-                buffers.out,
+                part_grads[part],
+                part_term_grads[part],
+                out,
             )
 
         def add(part: int, thread: int) -> None:
             begin, end = part * _COLUMNS_PER_SUM, min((part + 1) * _COLUMNS_PER_SUM, n_columns)
-            add_parts(buffers.part_grads, buffers.part_term_grads, begin, end, buffers.column_grads, buffers.term_grads)
+            add_parts(part_grads, part_term_grads, begin, end, buffers.column_grads, buffers.term_grads)
 
         self._parts.run(walk, n_parts)
         self._parts.run(add, -(-n_columns // _COLUMNS_PER_SUM))
-        out = buffers.out
         return SoftmaxResult(
             float(out.losses.sum(dtype=np.float64)),
             out.row_grads,
@@ -86,13 +88,12 @@ class CpuSoftmaxLoss:
             None if targets is None else out.target_term_grads,
         )
 
-    def _buffers_for(
-        self, n_rows: int, shape: tuple[int, ...], rows_per_block: int, n_parts: int, is_sampled: bool
-    ) -> _Buffers:
-        """Those of the last call where they fit: new memory costs as much as a pass over it."""
-        key = (n_rows, shape, is_sampled)
-        if self._buffers is None or self._buffers[0] != key:
+    def _buffers_for(self, n_rows: int, shape: tuple[int, ...], most_parts: int, is_sampled: bool) -> _Buffers:
+        """Those of the last call where they are large enough: new memory costs as much as a pass over it."""
+        key = (shape, is_sampled)
+        if self._buffers is None or self._buffers[0] != key or len(self._buffers[1].out.losses) < n_rows:
             n_columns, width = shape
+            rows_per_block = _rows_per_block(n_columns)
             scratches = [
                 Scratch(
                     _floats(rows_per_block * n_columns), _floats(min(TILE, n_columns), width), _floats(rows_per_block, width)
@@ -101,9 +102,13 @@ class CpuSoftmaxLoss:
             ]
             n_targets = n_rows if is_sampled else 0
             out = RowGradients(_floats(n_rows), _floats(n_rows, width), _floats(n_targets, width), _floats(n_targets))
-            part_grads, part_term_grads = _floats(n_parts, n_columns, width), _floats(n_parts, n_columns)
+            part_grads, part_term_grads = _floats(most_parts, n_columns, width), _floats(most_parts, n_columns)
             self._buffers = key, _Buffers(scratches, part_grads, part_term_grads, _floats(*shape), _floats(n_columns), out)
         return self._buffers[1]
+
+
+def _rows_per_block(n_columns: int) -> int:
+    return max(_FEWEST_ROWS, min(_MOST_ROWS, _SCORES_PER_BLOCK // max(n_columns, 1)))
 
 
 def _floats(*shape: int) -> Floats:

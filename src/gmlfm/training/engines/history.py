@@ -17,15 +17,14 @@ import torch
 from torch import Tensor
 
 from gmlfm.data.attributes import AttributeTable
-from gmlfm.models.base import HistorySpec
 from gmlfm.models.gradient import Attributes, GradientModel
 from gmlfm.models.history import in_role
+from gmlfm.training.engines.history_catalogue import Catalogue, take_items, with_ids_dropped
 from gmlfm.training.engines.history_ops import Columns, HistoryOps, Windows
 from gmlfm.training.engines.row_updates import RowUpdates
 from gmlfm.training.objectives import objective_named
 from gmlfm.training.rows import Distinct, RowOptimiser
 from gmlfm.training.sampling.batches import ALL_NEGATIVES
-from gmlfm.training.sampling.groups import IdRows
 from gmlfm.training.sampling.history_batches import HistoryBatch, HistoryBatches, training_items
 
 Ints = npt.NDArray[np.int32]
@@ -38,35 +37,6 @@ class _Step:
     numbers: Tensor
     leaf: Tensor
     loss: Tensor = None  # type: ignore[assignment]
-
-
-class Catalogue:
-    """All items as a step scores them and as they stand in histories, for the softmax over the whole catalogue."""
-
-    def __init__(
-        self,
-        items: AttributeTable,
-        earlier: AttributeTable,
-        candidates: Ints,
-        ids: IdRows,
-        spec: HistorySpec,
-        n_rows: int,
-    ) -> None:
-        self._items, self._ids, self._spec = _take(items, candidates), ids, spec
-        self._roles = [in_role(earlier, spec, role) for role in range(len(spec.roles))]
-        self.first_row = n_rows - (1 + len(spec.roles)) * spec.block
-        self.rows = np.arange(self.first_row, n_rows)
-
-    def items_hidden(self, rate: float, rng: np.random.Generator) -> AttributeTable:
-        return with_ids_dropped(self._items, self._ids.unknown_item, rate, self._ids.negative_only_row, rng)
-
-    def roles_hidden(self, rate: float, rng: np.random.Generator) -> AttributeTable:
-        """Role after role."""
-        unknown = self._ids.unknown_item
-        sides = [
-            with_ids_dropped(side, unknown + self._spec.shift(role), rate, -1, rng) for role, side in enumerate(self._roles)
-        ]
-        return AttributeTable(*(np.concatenate([getattr(side, name) for side in sides]) for name in ("ids", "values")))
 
 
 class HistoryEngine:
@@ -124,7 +94,7 @@ class HistoryEngine:
         else:
             drawn = rng.choice(drawn, self._n_negatives, replace=False, shuffle=False)
             windows, earlier = self._windows(batch)
-            items = self._hidden(_take(self._items, np.concatenate([drawn, batch.targets])), rng)
+            items = self._hidden(take_items(self._items, np.concatenate([drawn, batch.targets])), rng)
             step, (user_side, item_side, role_side) = self._gather([batch.users, items, self._in_roles(earlier, rng)])
         rows, n = model.transform_rows(step.leaf), len(drawn)
         # Under a softmax the user's linear term cancels, and with it that of the history.
@@ -166,7 +136,7 @@ class HistoryEngine:
         else:
             labels = batch.labels[:, None]
         windows, earlier = self._windows(batch)
-        sides = [batch.users, self._hidden(_take(self._items, items.ravel()), rng), self._in_roles(earlier, rng)]
+        sides = [batch.users, self._hidden(take_items(self._items, items.ravel()), rng), self._in_roles(earlier, rng)]
         step, (user_side, item_side, role_side) = self._gather(sides)
         item_side = _in_groups(item_side, items.shape)
         transformed = model.transform_rows(step.leaf)
@@ -195,7 +165,7 @@ class HistoryEngine:
 
     def _in_roles(self, earlier: Ints, rng: np.random.Generator) -> AttributeTable:
         """The earlier items by their rows in each role, role after role; in each some with their ids dropped."""
-        items, unknown = _take(self._earlier, earlier), self._ids.unknown_item
+        items, unknown = take_items(self._earlier, earlier), self._ids.unknown_item
         by_role = [in_role(items, self.spec, role) for role in range(len(self.spec.roles))]
         dropped = [
             with_ids_dropped(side, unknown + self.spec.shift(role), self._hidden_rate, -1, rng)
@@ -203,18 +173,18 @@ class HistoryEngine:
         ]
         return AttributeTable(*(np.concatenate([getattr(side, name) for side in dropped]) for name in ("ids", "values")))
 
-    def _gather(self, sides: list[AttributeTable]) -> tuple[_Step, list[Attributes]]:
+    def _gather(self, tables: list[AttributeTable]) -> tuple[_Step, list[Attributes]]:
         """The distinct rows that some sides name, and the sides as places among them."""
-        distinct, places = self._distinct_rows(np.concatenate([side.ids.ravel() for side in sides]))
+        distinct, places = self._distinct_rows(np.concatenate([side.ids.ravel() for side in tables]))
         numbers = torch.from_numpy(distinct.astype(np.int64)).to(self.device)
         attributes, start = [], 0
-        for side in sides:
+        for side in tables:
             ids = places[start : start + side.ids.size].reshape(side.ids.shape)
             start += side.ids.size
             attributes.append(self._attributes(side, ids))
         return _Step(numbers, self.rows.table[numbers].requires_grad_()), attributes
 
-    def _gather_catalogue(self, users: AttributeTable, sides: list[AttributeTable]) -> tuple[_Step, list[Attributes]]:
+    def _gather_catalogue(self, users: AttributeTable, tables: list[AttributeTable]) -> tuple[_Step, list[Attributes]]:
         """The same, where a step reads the rows of all items in any case, which stand together at the table's end."""
         distinct, places = self._distinct_rows(users.ids.ravel())
         first = self._catalogue.first_row
@@ -222,7 +192,7 @@ class HistoryEngine:
         leaf = torch.cat([self.rows.table[numbers[: len(distinct)]], self.rows.table[first:]]).requires_grad_()
         attributes = [self._attributes(users, places.reshape(users.ids.shape))]
         # Padding, which has x = 0, is taken for any row.
-        attributes += [self._attributes(side, np.maximum(side.ids - first, 0) + len(distinct)) for side in sides]
+        attributes += [self._attributes(side, np.maximum(side.ids - first, 0) + len(distinct)) for side in tables]
         return _Step(numbers, leaf), attributes
 
     def _attributes(self, side: AttributeTable, places: npt.NDArray[np.integer[Any]]) -> Attributes:
@@ -238,20 +208,6 @@ class HistoryEngine:
 
     def _tensor(self, values: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.array(values)).to(self.device)
-
-
-def _take(items: AttributeTable, numbers: Ints) -> AttributeTable:
-    return AttributeTable(items.ids[numbers], items.values[numbers])
-
-
-def with_ids_dropped(items: AttributeTable, unknown: int, rate: float, never: int, rng: np.random.Generator) -> AttributeTable:
-    """never: the row of items whose ids stay."""
-    if rate == 0:
-        return items
-    is_dropped = (rng.random(len(items.ids), np.float32) < rate) & (items.ids[:, 0] != never)
-    ids = np.array(items.ids)
-    ids[is_dropped, 0] = unknown
-    return AttributeTable(ids, items.values)
 
 
 def _in_groups(side: Attributes, shape: tuple[int, ...]) -> Attributes:

@@ -75,18 +75,23 @@ class HistoryBatches:
     ) -> None:
         """rows: of the interactions, the targets. negatives: those of each row, where they are not shared; candidates: the
         items that shared negatives, or all, are taken from."""
-        self._histories, self.encoded, self.ids, self.spec, self.options = histories, encoded, ids, spec, options
-        self._dropout, self._piece, self.candidates = dropout, piece, candidates
+        self.histories, self.encoded, self.ids, self.spec, self.options = histories, encoded, ids, spec, options
+        self.dropout, self._piece, self.candidates = dropout, piece, candidates
         order = np.lexsort((rows, histories.row_order[rows], histories.row_users[rows]))
-        self._rows = rows[order]
-        self._labels, self._weights = (None if array is None else array[order] for array in (labels, weights))
+        self.rows = rows[order]
+        self._labels, self.weights = (None if array is None else array[order] for array in (labels, weights))
         self._negatives, self._place_of_negatives = negatives, order
-        self.users, self.items = histories.row_users[self._rows], histories.row_items[self._rows]
-        self._stops = histories.stops(self._rows)
+        self.users, self.items = histories.row_users[self.rows], histories.row_items[self.rows]
+        self.stops = histories.stops(self.rows)
+
+    @property
+    def shares_negatives(self) -> bool:
+        """Whether the rows of a step share the items that their targets stand among."""
+        return self._negatives is None and self._labels is None
 
     @property
     def n_instances(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     @property
     def groups_per_step(self) -> int:
@@ -117,27 +122,27 @@ class HistoryBatches:
 
     def _piece_starts(self, rng: np.random.Generator) -> Longs:
         """Where pieces begin among the rows, cut anew each epoch; the end of the last one behind them."""
-        n, size = len(self._rows), self._piece
+        n, size = len(self.rows), self._piece
         begins_user = np.diff(self.users, prepend=-1) != 0
         first = np.maximum.accumulate(np.where(begins_user, np.arange(n), 0))
-        offset = rng.integers(0, size, self._histories.n_users)[self.users]
-        begins = begins_user | ((np.arange(n) - first + offset) % size == 0) | self._stands_alone
-        begins[1:] |= self._stands_alone[:-1]
+        offset = rng.integers(0, size, self.histories.n_users)[self.users]
+        begins = begins_user | ((np.arange(n) - first + offset) % size == 0) | self.stands_alone
+        begins[1:] |= self.stands_alone[:-1]
         return np.append(np.flatnonzero(begins), n)
 
     @cached_property
-    def _stands_alone(self) -> npt.NDArray[np.bool_]:
+    def stands_alone(self) -> npt.NDArray[np.bool_]:
         """Rows with an earlier event of their own pair, which is no history of them but may be of their neighbours."""
-        histories = self._histories
+        histories = self.histories
         if not histories.excludes_own:
-            return np.zeros(len(self._rows), bool)
+            return np.zeros(len(self.rows), bool)
         n_items = int(max(histories.items.max(initial=0), self.items.max(initial=0))) + 1
         owners = np.repeat(np.arange(histories.n_users, dtype=np.int64), np.diff(histories.starts))
         pairs, first = np.unique(owners * n_items + histories.items, return_index=True)
         own = self.users.astype(np.int64) * n_items + self.items
         place = np.minimum(np.searchsorted(pairs, own), len(pairs) - 1)
         # Events of a pair come in the order of time, so the first index is that of its earliest event.
-        stands_alone: npt.NDArray[np.bool_] = (pairs[place] == own) & (first[place] < self._stops)
+        stands_alone: npt.NDArray[np.bool_] = (pairs[place] == own) & (first[place] < self.stops)
         return stands_alone
 
     def _negatives_of(self, places: Rows, rng: np.random.Generator) -> Ints:
@@ -152,32 +157,32 @@ class HistoryBatches:
 
     def _batch(self, starts: Longs, ends: Longs, rng: np.random.Generator, seed: tuple[int, ...]) -> HistoryBatch:
         """The pieces starts[p]:ends[p] of the rows."""
-        histories = self._histories
+        histories = self.histories
         places, pieces = ranges(starts, ends)
-        begin, end = histories.starts[self.users[starts]], self._stops[ends - 1]
+        begin, end = histories.starts[self.users[starts]], self.stops[ends - 1]
         end = np.maximum(begin, end)
         flat, event_starts = ranges(begin, end)
         sizes = ends - starts
         shift = np.repeat(event_starts[:-1] - begin, sizes)
-        row_first, row_stop = np.repeat(event_starts[:-1], sizes), self._stops[places] + shift
+        row_first, row_stop = np.repeat(event_starts[:-1], sizes), self.stops[places] + shift
         events, is_had, is_own = histories.items[flat], histories.is_had[flat], None
-        if histories.excludes_own and self._stands_alone[places].any():
-            is_own = np.repeat(self._stands_alone[starts], np.diff(event_starts)) & (
+        if histories.excludes_own and self.stands_alone[places].any():
+            is_own = np.repeat(self.stands_alone[starts], np.diff(event_starts)) & (
                 events == np.repeat(self.items[starts], np.diff(event_starts))
             )
         if is_own is not None:
             kept_before = np.concatenate([[0], np.cumsum(~is_own)])
             events, is_had = events[~is_own], is_had[~is_own]
             row_first, row_stop = kept_before[row_first], kept_before[row_stop]
-        is_kept = rng.random(len(events), np.float32) >= self._dropout if self._dropout else np.ones(len(events), bool)
-        negatives, rows = None, self._rows[places]
+        is_kept = rng.random(len(events), np.float32) >= self.dropout if self.dropout else np.ones(len(events), bool)
+        negatives, rows = None, self.rows[places]
         if self._negatives is not None:
             negatives = self._negatives_of(self._place_of_negatives[places], rng)
         return HistoryBatch(
             self.encoded.user_side(self.users[places], rows),
             self.items[places],
             None if self._labels is None else self._labels[places],
-            None if self._weights is None else self._weights[places],
+            None if self.weights is None else self.weights[places],
             events,
             is_kept,
             is_had,

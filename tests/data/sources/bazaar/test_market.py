@@ -4,9 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from gmlfm.data.sources.bazaar import Block, Market, bazaar_dataset
+from gmlfm.data.sources.bazaar import Block, Market, bazaar_dataset, world
 from gmlfm.data.sources.bazaar import market as market_module
-from gmlfm.data.sources.bazaar.market import FIRST_DAY, N_DAYS, season, share_that_sells
+from gmlfm.data.sources.bazaar.chance import Chance
+from gmlfm.data.sources.bazaar.habits import NOTHING, Mood, pulls
+from gmlfm.data.sources.bazaar.market import FIRST_DAY, N_DAYS, SHELF, season, share_that_sells
 from gmlfm.errors import OptionError
 
 _DAY = 86_400
@@ -108,7 +110,88 @@ def test_tiny_markets_have_a_number_for_every_listing(share: float, monkeypatch:
         assert len(np.unique(block.numbers)) == len(block.numbers) <= market.n_stocked + 2 * n_purchases
 
 
+def test_purchases_are_in_time_buyer_by_buyer(block: Block) -> None:
+    key = block.buyer * N_DAYS * _DAY + block.sold_second
+    assert (np.diff(key) >= 0).all()
+    assert len(block.drift) == len(block.buyer) + len(block.buyers)
+
+
+@pytest.mark.parametrize("has_habits", [False, True])
+def test_choices_are_those_of_buyers_who_shop_one_after_another(has_habits: bool) -> None:
+    chance, n, n_buyers = Chance(9), 400, 30
+    buyer = chance.below(n, n_buyers)
+    liked = chance.gumbel(SHELF * n).reshape(SHELF, n)
+    liked[0] += 3.0  # so that stocked listings are wanted again
+    leaf = chance.below(SHELF * n, len(world.LEAF_NAMES)).reshape(SHELF, n).astype(np.int8)
+    stock = np.where(chance.uniform(n) < 0.7, chance.below(n, 3), -1)
+    drift = chance.normal(n * len(world.GENRE_NAMES)).reshape(n, -1)
+    mood = Mood.at_first(drift, n_buyers) if has_habits else None
+    chosen = market_module._choose(buyer, liked, leaf, stock, mood)
+    repeats, past, owned = 0, [[NOTHING, NOTHING] for _ in range(n_buyers)], [{-1} for _ in range(n_buyers)]
+    for row, user in enumerate(buyer):
+        values = liked[:, row].copy()
+        if has_habits:
+            recent = np.array(past[user])
+            values += pulls(drift[[row]], recent[-1:], recent[-2:-1])[0, leaf[:, row]]
+        if stock[row] in owned[user] - {-1}:
+            repeats += int(values.argmax() == 0)
+            values[0] = -np.inf
+        best = int(values.argmax())
+        assert chosen[row] == best
+        past[user].append(int(leaf[best, row]))
+        if best == 0:
+            owned[user].add(int(stock[row]))
+    assert repeats > 5
+
+
+def of_version_2() -> Block:
+    market = Market(version=2)
+    return market.block(0, market.stocked())
+
+
+def test_recent_purchases_say_more_about_the_next_one_than_old_ones(block: Block) -> None:
+    def gain(market: Block) -> float:
+        """How much more often a purchase is of the genre of the third before it, where no complement reaches, than of an old one."""
+        genre = world.LEAF_GENRE[market.listings.leaf[market.bought]]
+        rows = np.arange(14, len(genre))
+        rows = rows[market.buyer[rows] == market.buyer[rows - 14]]
+        return float((genre[rows] == genre[rows - 3]).mean() - (genre[rows] == genre[rows - 14]).mean())
+
+    assert gain(block) > 0.035
+    assert abs(gain(of_version_2())) < 0.015
+
+
+def test_complements_are_bought_soon_after_one_another(block: Block) -> None:
+    is_complement = np.array([[name in world.COMPLEMENTS[last] for name in world.LEAF_NAMES] for last in world.LEAF_NAMES])
+    share = {}
+    for version, market in ((3, block), (2, of_version_2())):
+        leaf = market.listings.leaf[market.bought]
+        for lag in (1, 2, 5):
+            is_own = market.buyer[lag:] == market.buyer[:-lag]
+            share[version, lag] = is_complement[leaf[:-lag], leaf[lag:]][is_own].mean()
+    assert share[3, 1] > 0.3 > share[3, 2] > share[3, 5] + 0.02
+    assert share[2, 1] == pytest.approx(share[2, 5], abs=0.01)
+    assert share[2, 1] < 0.12
+
+
+def test_buyers_and_what_is_stocked_are_those_of_version_2(block: Block) -> None:
+    older = of_version_2()
+    assert np.array_equal(block.buyers.genre_likes, older.buyers.genre_likes)
+    assert np.array_equal(block.buyer, older.buyer)
+    assert np.array_equal(block.listings.price[: Market().n_stocked], older.listings.price[: Market().n_stocked])
+    assert len(older.drift) == 0
+
+
+def test_markets_are_named_by_version_size_and_seed() -> None:
+    assert Market().name == "bazaar"
+    assert Market(version=2).name == "bazaar-v2"
+    assert Market(100, 1_212).name == "bazaar-100-1212-0"
+    assert Market(100, 1_212, 5, version=2).name == "bazaar-v2-100-1212-5"
+
+
 def test_impossible_markets_are_refused() -> None:
+    with pytest.raises(OptionError, match="the bazaar's versions are 2 and 3; got 1"):
+        Market(version=1)
     for users, purchases in ((0, 10), (10, 0), (-1, 5)):
         with pytest.raises(OptionError, match="a bazaar needs users and purchases"):
             Market(users, purchases)

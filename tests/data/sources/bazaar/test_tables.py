@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ from gmlfm import load_dataset, make_split
 from gmlfm.data.sources.bazaar import Market, bazaar_dataset, write_bazaar
 from gmlfm.errors import DataError
 
-# Of version 2. A change of the market is a new version (market.VERSION), named in CHANGELOG, never another hash alone.
-BAZAAR_HASH = "09311d3f9fc7b2ce"
+# A change of the market is a new version (market.VERSION), named in CHANGELOG, never another hash alone.
+BAZAAR_HASH = "65bd46807d69b607"
+V2_HASH = "09311d3f9fc7b2ce"
 
 SMALL = Market(n_users=300, n_purchases=3_600)
 
@@ -27,8 +29,18 @@ def test_the_built_in_market_is_the_same_everywhere() -> None:
     counts = np.bincount(data.item_numbers)[data.seen_items]
     assert (counts == 1).mean() > 0.99
     assert counts.max() >= 5
+    # Half of the buyers have a past of eight purchases and more when they buy their last one.
     assert np.bincount(data.user_numbers).min() >= 5
+    assert np.median(np.bincount(data.user_numbers)) >= 9
+    assert len(data.items) - len(data.seen_items) == 8_843
+
+
+def test_version_2_is_the_same_everywhere() -> None:
+    data = load_dataset("bazaar-v2")
+    assert (data.name, data.content_hash) == ("bazaar-v2", V2_HASH)
+    assert (len(data.seen_users), len(data.seen_items), data.n_interactions) == (3_855, 46_067, 46_712)
     assert len(data.items) - len(data.seen_items) == 8_841
+    assert bazaar_dataset(replace(SMALL, version=2)).content_hash == "565907f94edd1c38"
 
 
 def test_the_tables_declare_listing_times_so_that_what_can_be_had_is_known() -> None:
@@ -42,8 +54,8 @@ def test_the_tables_declare_listing_times_so_that_what_can_be_had_is_known() -> 
     assert make_split(data).name == "global-time"
 
 
-def test_purchases_are_those_of_version_1() -> None:
-    data = load_dataset("bazaar")
+def test_purchases_of_version_2_are_those_of_version_1() -> None:
+    data = load_dataset("bazaar-v2")
     assert data.items.titles is not None
     rows = pl.DataFrame(
         {

@@ -225,9 +225,13 @@ def test_what_must_not_be_mixed_is_refused(shop: Path, tmp_path: Path, capsys: p
     assert "expected 1 or more" in capsys.readouterr().err
 
 
-def test_the_built_in_market_can_be_prepared_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["data", "prepare", "bazaar", "--out", str(tmp_path / "p"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["interactions"] == 46_712
+@pytest.mark.parametrize(("name", "items"), [("bazaar", 54_924), ("bazaar-v2", 54_908)])
+def test_the_built_in_markets_can_be_prepared_by_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, items: int
+) -> None:
+    assert main(["data", "prepare", name, "--out", str(tmp_path / "p"), "--json"]) == 0
+    counts = json.loads(capsys.readouterr().out)
+    assert (counts["items"], counts["interactions"]) == (items, 46_712)
 
 
 def test_partitioned_otherwise_an_unfinished_preparation_begins_anew(tmp_path: Path) -> None:

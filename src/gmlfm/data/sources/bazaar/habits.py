@@ -31,7 +31,7 @@ from gmlfm.data.sources.bazaar import world
 from gmlfm.data.sources.bazaar.chance import Chance, Floats, Ints
 
 HABITS = ("drift", "complements")
-DRIFT_SPREAD = 0.8
+DRIFT_SPREAD = 1.2
 DRIFT_KEPT = 0.9
 _DRIFT_STEP = round(DRIFT_SPREAD * math.sqrt(1.0 - DRIFT_KEPT**2), 9)
 COMPLEMENT_APPEAL = 2.5

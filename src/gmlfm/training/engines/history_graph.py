@@ -1,0 +1,265 @@
+"""Steps with histories for a device that holds everything: rows are drawn there, and on a GPU a step is one recorded graph.
+
+A window of history is a row of a matrix rows x items, so that sums over histories and their gradients are matrix products. It
+serves softmax over a whole catalogue that fits (`fits`), for scores that are sums of rows; the general engine has the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gmlfm.data.histories import ranges
+from gmlfm.kernels.spec import SumsSpec
+from gmlfm.models.gradient import Attributes, GradientModel
+from gmlfm.training.engines.history_catalogue import Catalogue
+from gmlfm.training.rows import RowAdam, RowOptimiser
+from gmlfm.training.sampling.batches import ALL_NEGATIVES
+from gmlfm.training.sampling.history_batches import HistoryBatches, training_items
+
+_STEPS_PER_BATCH = 32
+_EAGER_STEPS = 3  # before recording: the first calls of an operation set up what a recording may not
+_MOST_COLUMNS, _MOST_BYTES = 32_768, 8 << 30
+_NEVER = torch.iinfo(torch.int32).max
+
+
+@dataclass(frozen=True)
+class RowNumbers:
+    """Some steps: rows (S, B) as places among the targets, weights (S, B), 0 for padding."""
+
+    rows: Tensor
+    weights: Tensor
+    n_rows: int
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+
+def fits(batches: HistoryBatches, model: GradientModel, optimiser: RowOptimiser, loss: str) -> bool:
+    """Whether this engine can take the steps."""
+    spec, n_columns = model.kernel_spec(), len(batches.candidates)
+    takes_all = batches.options.n_negatives == ALL_NEGATIVES or batches.options.n_negatives >= n_columns
+    return (
+        isinstance(spec, SumsSpec)
+        and not spec.translated
+        and type(optimiser) is RowAdam
+        and loss == "softmax"
+        and batches.shares_negatives
+        and takes_all
+        and n_columns <= _MOST_COLUMNS
+        and 4 * batches.histories.n_users * n_columns <= _MOST_BYTES
+        and not batches.stands_alone.any()
+    )
+
+
+class ResidentHistories:
+    """The targets, their users' attributes and all histories on the device; rows in a new order each epoch."""
+
+    def __init__(self, batches: HistoryBatches, device: torch.device) -> None:
+        self._batches, self.device = batches, device
+        histories = batches.histories
+        self.targets, self.users = self._tensor(batches.items), self._tensor(batches.users)
+        self.stops, self.starts = self._tensor(batches.stops), self._tensor(histories.starts)
+        self.events = (
+            self._tensor(histories.items) if len(histories.items) else torch.zeros(1, dtype=torch.int64, device=device)
+        )
+        side = batches.encoded.user_side(batches.users, batches.rows)
+        self.user_ids, self.user_x = self._tensor(side.ids), torch.from_numpy(np.array(side.values)).to(device)
+        weights = np.ones(len(batches.rows), np.float32) if batches.weights is None else batches.weights
+        self.weights = torch.from_numpy(np.array(weights)).to(device)
+        self.column_of_item = torch.full((len(batches.encoded.item),), -1, device=device)
+        self.column_of_item[self._tensor(batches.candidates)] = torch.arange(len(batches.candidates), device=device)
+        self.had_from = self._had_from()
+
+    def _had_from(self) -> Tensor:
+        """(users, columns): how many of a user's events there are up to the first by which they have the item."""
+        batches, histories = self._batches, self._batches.histories
+        result = torch.full((histories.n_users, len(batches.candidates)), _NEVER, dtype=torch.int32, device=self.device)
+        flat, starts = ranges(histories.starts[:-1], histories.starts[1:])
+        owners = np.repeat(np.arange(histories.n_users), np.diff(starts))
+        order = flat - histories.starts[owners]
+        columns = self.column_of_item.cpu().numpy()[histories.items]
+        is_had = histories.is_had & (columns >= 0)
+        pairs = owners[is_had] * len(batches.candidates) + columns[is_had]
+        distinct, first = np.unique(pairs, return_index=True)  # events are in the order of time
+        result.view(-1)[self._tensor(distinct)] = torch.from_numpy(order[is_had][first].astype(np.int32)).to(self.device)
+        return result
+
+    def _tensor(self, array: np.ndarray[Any, Any]) -> Tensor:
+        return torch.from_numpy(np.asarray(array).astype(np.int64)).to(self.device)
+
+    @property
+    def n_instances(self) -> int:
+        return self._batches.n_instances
+
+    @property
+    def groups_per_step(self) -> int:
+        return self._batches.groups_per_step
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self._batches.steps_per_epoch
+
+    def cold_start_sampler(self, number: int) -> None:
+        return
+
+    def epoch(self, number: int) -> Iterator[RowNumbers]:
+        rng, size, n = np.random.default_rng([self._batches.options.seed, 10, number]), self.groups_per_step, self.n_instances
+        order = np.zeros(-(-n // size) * size, np.int64)
+        order[:n] = rng.permutation(n)
+        rows = torch.from_numpy(order).to(self.device)
+        weights = self.weights[rows]
+        weights[n:] = 0.0
+        for start in range(0, len(rows), _STEPS_PER_BATCH * size):
+            block = slice(start, start + _STEPS_PER_BATCH * size)
+            n_rows = min(n, start + _STEPS_PER_BATCH * size) - start
+            yield RowNumbers(rows[block].view(-1, size), weights[block].view(-1, size), n_rows)
+
+
+class HistoryGraphEngine:
+    """Steps of ResidentHistories. Every row of the items' fields is updated in each step, of the users' those that occur."""
+
+    takes_device_batches = True
+
+    def __init__(self, model: GradientModel, rows: RowOptimiser, data: ResidentHistories, batches: HistoryBatches) -> None:
+        assert isinstance(rows, RowAdam)
+        self._model, self._rows, self._data, self._spec = model, rows, data, batches.spec
+        self._dropout, self._hidden_rate = batches.dropout, batches.options.cold_start_rate
+        items, device = training_items(batches.encoded.item, batches.ids), data.device
+        catalogue = Catalogue(items, batches.encoded.item, batches.candidates, batches.ids, batches.spec, len(rows.table))
+        self._items, self._roles = (self._static(side) for side in (catalogue.items, catalogue.in_roles))
+        self._n_items = len(batches.encoded.item)
+        unknown = batches.ids.unknown_item
+        self._negative_only_row = batches.ids.negative_only_row
+        self._unknown_item = torch.tensor(unknown, device=device)
+        shifts = torch.tensor([unknown + self._spec.shift(role) for role in range(len(self._spec.roles))], device=device)
+        self._unknown_in_role = shifts.repeat_interleave(self._n_items)
+        self._first_row = catalogue.first_row
+        ages = torch.arange(self._spec.length, device=device)
+        self._ages, self._recency = ages, torch.exp2(-ages / self._spec.half_life)
+        size = data.groups_per_step
+        self._step_rows = torch.zeros(size, dtype=torch.int64, device=device)
+        self._step_weights, self._lr = torch.ones(size, device=device), torch.zeros((), device=device)
+        self._loss, self._n_steps = torch.zeros((), device=device), 0
+        self._graph: Any = None
+
+    def _static(self, side: Any) -> Attributes:
+        device = self._data.device
+        ids, x = torch.from_numpy(side.ids.astype(np.int64)).to(device), torch.from_numpy(np.array(side.values)).to(device)
+        return Attributes(ids, x)
+
+    def run(self, batch: RowNumbers, groups_per_step: int, loss: str | None = None) -> Iterator[tuple[float, int]]:
+        """After all steps of the batch their mean loss and how many rows they had."""
+        self._lr.fill_(self._rows.lr)
+        self._loss.zero_()
+        for rows, weights in zip(batch.rows, batch.weights, strict=True):
+            self._step_rows.copy_(rows)
+            self._step_weights.copy_(weights)
+            self._take_step()
+        yield float(self._loss) / len(batch.rows), batch.n_rows
+
+    def _take_step(self) -> None:
+        if self._data.device.type != "cuda" or self._n_steps < _EAGER_STEPS:
+            self._step()
+        elif self._graph is None:
+            self._graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._graph):
+                self._step()
+            self._graph.replay()
+        else:
+            self._graph.replay()
+        self._n_steps += 1
+
+    def _step(self) -> None:
+        table = self._rows.table
+        with torch.enable_grad(), _fast_products(table.device):
+            leaf = table.detach().requires_grad_()
+            loss = self._step_loss(leaf)
+            (gradient,) = torch.autograd.grad(loss, [leaf])
+        with torch.no_grad():
+            self._update(gradient)
+            self._loss += loss.detach()
+
+    def _step_loss(self, leaf: Tensor) -> Tensor:
+        model: Any = self._model
+        data, rows = self._data, self._step_rows
+        owners, stop, target = data.users[rows], data.stops[rows], data.column_of_item[data.targets[rows]]
+        first = data.starts[owners]
+        transformed = model.transform_rows(leaf)
+        user_side = Attributes(data.user_ids[rows], data.user_x[rows])
+        users = model.side_vectors(transformed, user_side, is_user=True).vector
+        users = users + self._history_sums(transformed, first, stop)
+        item = model.side_vectors(transformed, self._hidden(self._items, self._unknown_item), is_user=False)
+        scores = torch.addmm(item.self_terms, users, item.vector.T)
+        is_had = data.had_from[owners] < (stop - first).unsqueeze(1)
+        is_had.scatter_(1, target.unsqueeze(1), torch.zeros_like(target, dtype=torch.bool).unsqueeze(1))
+        losses = torch.nn.functional.cross_entropy(scores.masked_fill(is_had, float("-inf")), target, reduction="none")
+        weights = self._step_weights
+        return (losses * weights).sum() / weights.sum()
+
+    def _history_sums(self, transformed: Tensor, first: Tensor, stop: Tensor) -> Tensor:
+        """(B, D): each role's weights as a matrix rows x items, times the items' vectors in that role."""
+        spec, n_items = self._spec, self._n_items
+        vectors = self._model.history_vectors(transformed, self._hidden(self._roles, self._unknown_in_role))[:, 1:]
+        places = stop.unsqueeze(1) - 1 - self._ages
+        is_earlier = places >= first.unsqueeze(1)
+        items = self._data.events[places.clamp_min(0)]
+        is_kept = is_earlier
+        if self._dropout:
+            is_kept = is_earlier & (torch.rand(places.shape, device=places.device) >= self._dropout)
+        total = vectors.new_zeros(len(stop), vectors.shape[1])
+        for number, role in enumerate(spec.roles):
+            of_role = vectors[number * n_items : (number + 1) * n_items]
+            if role == "last":
+                total = total + of_role.index_select(0, items[:, 0]) * is_earlier[:, :1]
+                continue
+            weights = is_kept * (self._recency if role == "recent" else 1.0)
+            weights = weights / weights.square().sum(1, keepdim=True).sqrt().clamp_min(1e-20)
+            matrix = vectors.new_zeros(len(stop), n_items).scatter_add_(1, items, weights.to(vectors.dtype))
+            total = total + matrix @ of_role
+        return total
+
+    def _hidden(self, side: Attributes, unknown: Tensor) -> Attributes:
+        """Some items with their ids dropped."""
+        if not self._hidden_rate:
+            return side
+        is_hidden = torch.rand(len(side.ids), device=side.ids.device) < self._hidden_rate
+        is_hidden &= side.ids[:, 0] != self._negative_only_row
+        id_rows = torch.where(is_hidden, unknown, side.ids[:, 0]).unsqueeze(1)
+        return Attributes(torch.cat([id_rows, side.ids[:, 1:]], 1), side.x, is_present=side.is_present)
+
+    def _update(self, gradient: Tensor) -> None:
+        """RowAdam over the whole table, as far as rows are part of the step."""
+        rows, lr = self._rows, self._lr
+        # No number of the host may go to the device while a graph is recorded: fills, not assignments.
+        is_touched = torch.zeros_like(rows.count)
+        is_touched[self._first_row :].fill_(1.0)
+        is_touched.index_fill_(0, self._data.user_ids[self._step_rows].flatten(), 1.0)
+        is_touched[:1].zero_()
+        rows.count.add_(is_touched)
+        rows.first_moment.add_(0.1 * is_touched * (gradient - rows.first_moment))
+        rows.second_moment.add_(0.001 * is_touched * (gradient.square() - rows.second_moment))
+        count = rows.count.clamp_min(1.0)
+        scale = (rows.second_moment / (1.0 - 0.999**count)).sqrt_().add_(1e-8)
+        change = rows.first_moment / (1.0 - 0.9**count) / scale + rows.weight_decay * rows.table
+        rows.table.sub_(lr * is_touched * change)
+
+
+class _fast_products:
+    """Matrix products of float32 in TF32, on a GPU, within the block."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._is_gpu = device.type == "cuda"
+
+    def __enter__(self) -> None:
+        self._before = torch.backends.cuda.matmul.allow_tf32
+        if self._is_gpu:
+            torch.backends.cuda.matmul.allow_tf32 = True
+
+    def __exit__(self, *error: object) -> None:
+        torch.backends.cuda.matmul.allow_tf32 = self._before
