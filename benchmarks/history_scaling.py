@@ -87,7 +87,9 @@ class Contender:
     """Training on data of one size; goes through epoch after epoch."""
 
     def __init__(self, model: str, n_items: int, n_events: int, length: int, n_negatives: int, threads: int) -> None:
-        settings = Settings.make(model, "topn", {"history": ",".join(ROLES), "negatives": n_negatives, "history_length": length})
+        settings = Settings.make(
+            model, "topn", {"history": ",".join(ROLES), "negatives": n_negatives, "history_length": length}
+        )
         options = BatchOptions(batch_size=BATCH_SIZE, n_negatives=n_negatives, cold_start_rate=settings.batches.cold_start_rate)
         batches, n_rows = made_batches(n_items, n_events, options, settings.history)
         built = settings.build()
