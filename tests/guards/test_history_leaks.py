@@ -50,11 +50,11 @@ def losses_and_scores(data: Dataset, model_name: str, **changes: Any) -> tuple[d
     assert isinstance(engine, HistoryEngine)
     rng = np.random.default_rng(0)
     losses = {}
-    for place in range(len(batches._rows)):
+    for place in range(len(batches.rows)):
         batch = batches._batch(np.array([place]), np.array([place + 1]), rng, (5, place))
         drawn = np.random.default_rng(batch.seed)
         step = engine._shared(batch, drawn) if batch.negatives is None else engine._grouped(batch, drawn)
-        losses[int(batches._rows[place])] = float(step.loss.detach())
+        losses[int(batches.rows[place])] = float(step.loss.detach())
     rows = np.flatnonzero(~future_of(data))
     ranker = ModelRanker(model, inputs.encoded, histories=Histories.of(data))
     return losses, ranker.score_all(data.user_numbers[rows], np.arange(N_ITEMS, dtype=np.int32), rows)
@@ -104,7 +104,16 @@ def random_choices(seed: int) -> Dataset:
 
 
 def training_loss_of_one_epoch(data: Dataset) -> float:
-    settings = {"k": 16, "epochs": 12, "lr": 0.02, "batch_size": 100, "history": "last", "history_dropout": 0.0, "threads": 1}
+    settings = {
+        "k": 16,
+        "epochs": 12,
+        "lr": 0.02,
+        "batch_size": 100,
+        "history": "last",
+        "history_dropout": 0.0,
+        "threads": 1,
+        "weight_decay": 0.0,
+    }
     return float(Recommender("fm", **settings).fit(data).fitted.curve[-1]["loss"])
 
 

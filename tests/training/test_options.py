@@ -41,7 +41,7 @@ def test_a_loss_needs_its_task(loss: str, task: str, n_negatives: int, message: 
         ({"lr": 0}, "lr is 0; expected above 0, below 3e+38."),
         ({"lr": math.nan}, "lr is nan; expected above 0, below 3e+38."),
         ({"lr": "fast"}, "lr is 'fast'; expected a number."),
-        ({"weight_decay": 1.0}, "weight_decay is 1; expected 0 or more, below 1."),
+        ({"weight_decay": 100.0}, "weight_decay is 100; expected 0 or more, below 100."),
         ({"epochs": -1}, "epochs is -1; expected 0 or more."),
         ({"epochs": 2.5}, "epochs is 2.5; expected a whole number."),
         ({"patience": 0}, "patience is 0; expected 1 or more."),

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gmlfm.kernels.spec import KernelSpec, SumsSpec
 from gmlfm.models.gradient import Attributes
-from gmlfm.models.layers import FactorModel, linear_term, weighted_sum
+from gmlfm.models.layers import FactorModel, weighted_sum
 from gmlfm.models.pairwise import PairwiseModel, SideVectors
 from gmlfm.models.settings import Factors, Scale
 
@@ -47,7 +47,8 @@ class FM(FactorModel, PairwiseModel):
         total = weighted_sum(rows, attributes)
         vector = total[..., 1:]
         squares = rows[:, 1:].square().sum(-1, keepdim=True)
-        within = 0.5 * (vector.square().sum(-1) - linear_term(squares, replace(attributes, x=attributes.x.square())))
+        own = weighted_sum(squares, replace(attributes, x=attributes.x.square())).squeeze(-1)
+        within = 0.5 * (vector.square().sum(-1) - own)
         self_terms = total[..., 0] + within
         return SideVectors(self_terms + self.bias if is_user else self_terms, vector)
 

@@ -34,7 +34,7 @@ class RoleSums:
         rows to the origin from which the vectors of both sides are taken."""
         self._model, self._table, self._items, self.spec = model, table, items, spec
         self._blocks, self._centred = blocks, centred
-        self._vectors: list[Tensor] | None = None
+        self._cached: list[Tensor] | None = None
         self._n_computed, self._lock = 0, threading.Lock()
 
     def __call__(self, history: History) -> list[Tensor]:
@@ -42,14 +42,14 @@ class RoleSums:
         if len(history.items) == 0:
             return [self._table.new_zeros(len(history), self._width) for _ in self.spec.roles]
         bags = [role_bags(history, role, self.spec) for role in self.spec.roles]
-        if self._vectors is None:
+        if self._cached is None:
             items, local = distinct_items(bags)
             if not self._pays(len(items)):
                 chosen = AttributeTable(self._items.ids[items], self._items.values[items])
                 return [bag_sums(bag, self.vectors(chosen, role)) for role, bag in enumerate(local)]
-            self._compute()
-        assert self._vectors is not None
-        return [bag_sums(bag, vectors) for bag, vectors in zip(bags, self._vectors, strict=True)]
+            self._keep()
+        assert self._cached is not None
+        return [bag_sums(bag, vectors) for bag, vectors in zip(bags, self._cached, strict=True)]
 
     def vectors(self, items: AttributeTable, role: int) -> Tensor:
         """What items add to a user at weight 1 in role number `role` of the history: (I, D)."""
@@ -70,7 +70,7 @@ class RoleSums:
             is_due = self._n_computed >= len(self._items)
         return is_due and len(self._items) * len(self.spec.roles) * self._width <= _MOST_NUMBERS_KEPT
 
-    def _compute(self) -> None:
+    def _keep(self) -> None:
         with self._lock:  # several threads score at the same time; the others wait for the first one's vectors
-            if self._vectors is None:
-                self._vectors = [self.vectors(self._items, role) for role in range(len(self.spec.roles))]
+            if self._cached is None:
+                self._cached = [self.vectors(self._items, role) for role in range(len(self.spec.roles))]

@@ -91,7 +91,7 @@ def test_an_epoch_has_every_target_once_and_padding_without_weight() -> None:
 
 
 def test_training_by_it_learns_what_training_by_the_general_engine_learns() -> None:
-    general, resident = trainer(epochs=4, lr=0.02), trainer(epochs=4, lr=0.02)
+    general, resident = trainer(epochs=4, lr=0.02, weight_decay=0.0), trainer(epochs=4, lr=0.02, weight_decay=0.0)
     assert isinstance(resident.batches, HistoryBatches)
     resident._resident = ResidentHistories(resident.batches, torch.device("cpu"))
     resident._engine = HistoryGraphEngine(resident.model, resident.rows, resident._resident, resident.batches)

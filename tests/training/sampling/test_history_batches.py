@@ -136,7 +136,7 @@ def test_a_target_in_its_own_history_is_seen(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_row_that_is_held_out_is_nobodys_history() -> None:
     here = world(history_data())
     held_out = {(int(here.data.user_numbers[row]), int(here.data.item_numbers[row])) for row in here.plan.split.test}
-    histories = here.batches._histories
+    histories = here.batches.histories
     owners = np.repeat(np.arange(N_USERS), np.diff(histories.starts))
     assert held_out.isdisjoint(zip(owners.tolist(), histories.items.tolist(), strict=True))
 
@@ -237,7 +237,7 @@ def test_what_could_not_be_had_at_a_rows_time_is_no_negative(sells_once: bool) -
     order = here.batches._negatives
     assert order is not None
     n_checked = 0
-    for place, row in enumerate(here.batches._rows):
+    for place, row in enumerate(here.batches.rows):
         drawn = order.draw(here.batches._place_of_negatives[[place]], np.random.default_rng(place))[0]
         for item in drawn.tolist():
             n_checked += 1

@@ -51,8 +51,8 @@ def take_items(items: AttributeTable, numbers: Ints) -> AttributeTable:
     return AttributeTable(items.ids[numbers], items.values[numbers])
 
 
-def _joined(sides: list[AttributeTable]) -> AttributeTable:
-    return AttributeTable(*(np.concatenate([getattr(side, name) for side in sides]) for name in ("ids", "values")))
+def _joined(tables: list[AttributeTable]) -> AttributeTable:
+    return AttributeTable(*(np.concatenate([getattr(side, name) for side in tables]) for name in ("ids", "values")))
 
 
 def with_ids_dropped(items: AttributeTable, unknown: int, rate: float, never: int, rng: np.random.Generator) -> AttributeTable:

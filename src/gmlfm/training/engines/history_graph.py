@@ -199,16 +199,16 @@ class HistoryGraphEngine:
         scores = torch.addmm(item.self_terms, users, item.vector.T)
         is_had = data.had_from[owners] < (stop - first).unsqueeze(1)
         is_had.scatter_(1, target.unsqueeze(1), torch.zeros_like(target, dtype=torch.bool).unsqueeze(1))
-        losses = torch.nn.functional.cross_entropy(scores.masked_fill(is_had, float("-inf")), target, reduction="none")
+        losses = torch.nn.functional.cross_entropy(scores.masked_fill_(is_had, float("-inf")), target, reduction="none")
         weights = self._step_weights
         return (losses * weights).sum() / weights.sum()
 
-    def _history_sums(self, transformed: Tensor, first: Tensor, stop: Tensor) -> Tensor:
+    def _history_sums(self, transformed: Tensor, begin: Tensor, stop: Tensor) -> Tensor:
         """(B, D): each role's weights as a matrix rows x items, times the items' vectors in that role."""
         spec, n_items = self._spec, self._n_items
         vectors = self._model.history_vectors(transformed, self._hidden(self._roles, self._unknown_in_role))[:, 1:]
         places = stop.unsqueeze(1) - 1 - self._ages
-        is_earlier = places >= first.unsqueeze(1)
+        is_earlier = places >= begin.unsqueeze(1)
         items = self._data.events[places.clamp_min(0)]
         is_kept = is_earlier
         if self._dropout:

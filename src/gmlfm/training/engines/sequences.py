@@ -20,7 +20,7 @@ from torch.nn import functional
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.histories import grid
 from gmlfm.models.gradient import Attributes, GradientModel
-from gmlfm.training.engines.history_catalogue import with_ids_dropped
+from gmlfm.training.engines.history_catalogue import take_items, with_ids_dropped
 from gmlfm.training.engines.sequence_ops import Mask, masked_softmax_loss
 from gmlfm.training.objectives import objective_named
 from gmlfm.training.probe import Reading
@@ -136,8 +136,8 @@ class SequenceEngine:
             distinct, places = self._distinct_items(batch.events)
         unknown, rate = self._ids.unknown_item, self._hidden_rate
         # Ids are dropped so that the unknown row and the attributes learn what ids keep to themselves.
-        scored_items = with_ids_dropped(_take(self._items, scored), unknown, rate, self._ids.negative_only_row, rng)
-        earlier_items = with_ids_dropped(_take(self._earlier, distinct), unknown, rate, -1, rng)
+        scored_items = with_ids_dropped(take_items(self._items, scored), unknown, rate, self._ids.negative_only_row, rng)
+        earlier_items = with_ids_dropped(take_items(self._earlier, distinct), unknown, rate, -1, rng)
         numbers, leaf, (item_side, earlier_side) = self._gather([scored_items, earlier_items])
         rows = model.transform_rows(leaf)
         # embedding's backward adds up in a fixed order on a CPU; indexing's does not promise to.
@@ -179,7 +179,3 @@ class SequenceEngine:
 
     def _tensor(self, values: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.array(values)).to(self.device)
-
-
-def _take(items: AttributeTable, numbers: Ints) -> AttributeTable:
-    return AttributeTable(items.ids[numbers], items.values[numbers])
