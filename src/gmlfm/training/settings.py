@@ -120,8 +120,6 @@ class Settings:
             is_on = self.task == "topn" and is_ordered and self.preset is None
             history = ",".join(ROLES) if is_on else NO_HISTORY
         if history == NO_HISTORY:
-            if self.batches.n_negatives == ALL_NEGATIVES:
-                raise OptionError("negatives = all is for models that read a history, and here none is read; give a number.")
             return self.without_history()
         if not is_ordered:
             raise OptionError(
@@ -156,6 +154,8 @@ class Settings:
 
     def without_history(self) -> Settings:
         """With `auto` decided to no history."""
+        if self.batches.n_negatives == ALL_NEGATIVES and not self.info.cls.reads_sequences:
+            raise OptionError("negatives = all is for models that read a history, and here none is read; give a number.")
         return replace(self, history=replace(self.history, history=NO_HISTORY))
 
     @property
