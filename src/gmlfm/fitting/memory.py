@@ -35,6 +35,7 @@ from gmlfm.training.sampling.batches import Batches, LabelledBatches, RankingBat
 from gmlfm.training.sampling.groups import IdRows
 from gmlfm.training.sampling.history_batches import HistoryBatches
 from gmlfm.training.sampling.instances import Instances, implicit_instances
+from gmlfm.training.sampling.negatives import TrainingNegatives
 from gmlfm.training.sampling.new_items import NewItems
 from gmlfm.training.sampling.sequence_batches import SequenceBatches
 from gmlfm.training.settings import Settings
@@ -173,10 +174,7 @@ class MemoryPlan(FitPlan):
             rows, negatives = training_negatives(data, rows, self.split.name, options)
             users, items = data.user_numbers[rows], data.item_numbers[rows]
             times, counts = data.places_in_time[rows], np.bincount(items, minlength=n_items)
-            moments = in_order(data.interactions["time"])[rows] if "time" in data.interactions.columns else rows
-            new_items = NewItems.estimate(items, moments, n_items)
-            if negatives.times is not None:
-                new_items = new_items.among(items, moments, negatives)
+            new_items = self._new_items(rows, negatives)
             published = self.settings.preset == "paper"
             id_rows = IdRows.from_counts(encoder.fields, counts, encoded.item, new_items, as_published=published)
             return RankingBatches(users, items, rows, encoded, id_rows, negatives, options, self._weights(rows), times)
@@ -188,6 +186,15 @@ class MemoryPlan(FitPlan):
         scaled, times = (labels - centre) / spread, data.places_in_time[interactions]
         return LabelledBatches(users, items, scaled, interactions, encoded, id_rows, options, times)
 
+    def _new_items(self, rows: Rows, negatives: TrainingNegatives | None) -> NewItems:
+        """How often what is chosen is new, by training rows alone."""
+        data = self.data
+        items = data.item_numbers[rows]
+        moments = in_order(data.interactions["time"])[rows] if "time" in data.interactions.columns else rows
+        new_items = NewItems.estimate(items, moments, len(data.items))
+        is_timed = negatives is not None and negatives.times is not None
+        return new_items.among(items, moments, negatives) if negatives is not None and is_timed else new_items
+
     def _history_batches(self, rows: Rows, encoder: Encoder, encoded: Encoded) -> HistoryBatches:
         data, settings, task = self.data, self.settings, self.settings.task
         of_batches, spec, pieces = HistoryBatches, history_spec(encoder, settings), settings.history
@@ -197,19 +204,20 @@ class MemoryPlan(FitPlan):
         assert spec is not None
         if task == "implicit":
             raise OptionError("the task 'implicit' draws its instances without regard to time, so it has no history; set none.")
-        negatives, labels, weights = None, None, None
+        negatives, labels, weights, new_items = None, None, None, None
         if task == "topn":
             visible = rows
             if self._availability is not None or not settings.shares_negatives:
                 rows, negatives = negatives_at_times(data, rows, self._availability, settings.batches)
-            weights = self._weights(rows)
+            weights, new_items = self._weights(rows), self._new_items(rows, negatives)
         else:
             visible = learned_interactions(rows, None)
             _, _, values, rows = labelled(data, None, rows)
             centre, spread = self._label_scale
             labels = (values - centre) / spread
         chosen = data.item_numbers[rows]
-        ids = IdRows.from_counts(encoder.fields, np.bincount(chosen, minlength=len(encoded.item)), encoded.item)
+        counts = np.bincount(chosen, minlength=len(encoded.item))
+        ids = IdRows.from_counts(encoder.fields, counts, encoded.item, new_items)
         return of_batches(
             rows,
             Histories.of(data, visible),

@@ -229,6 +229,11 @@ class Model(ABC):
         """Whether what users did before counts in their scores."""
         return False
 
+    @property
+    def folds_in(self) -> bool:
+        """Whether score_all fits a row to the history of a user of number -1, who must then be asked for alone."""
+        return False
+
     @classmethod
     def declared(cls) -> dict[str, Declared]:
         """The model's own settings."""

@@ -136,6 +136,10 @@ class GradientModel(nn.Module, Model):
     def reads_history(self) -> bool:
         return self._history is not None
 
+    @property
+    def folds_in(self) -> bool:
+        return not self.reads_history and not self.whole_table
+
     def history_vectors(self, rows: Tensor, attributes: Attributes) -> Tensor:
         """What earlier items add to a user at weight 1, by their attributes' rows in one role (transformed): (N, F) -> (N, D).
 

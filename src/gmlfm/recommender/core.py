@@ -20,6 +20,7 @@ from gmlfm.data.interop import is_table
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.splits import AUTO
 from gmlfm.errors import DataError, GmlfmError, OptionError
+from gmlfm.evaluation.newcomer_curve import COUNTS, NewcomerCurve
 from gmlfm.evaluation.protocols import Evaluation, check_protocol
 from gmlfm.fitting import FittedRun, Refit, fit
 from gmlfm.fitting.forgetting import without_user
@@ -28,7 +29,7 @@ from gmlfm.models.base import Model
 from gmlfm.progress import activity, shows_progress
 from gmlfm.recommender import changes, printing, reasons
 from gmlfm.recommender.candidates import candidate_items, caps_of, noting_caps
-from gmlfm.recommender.evaluating import evaluate_other, evaluate_part
+from gmlfm.recommender.evaluating import evaluate_curve, evaluate_other, evaluate_part
 from gmlfm.recommender.observed import Observed
 from gmlfm.recommender.observing import ObserveReport, state_observing
 from gmlfm.recommender.ranking import rank_for_newcomer, rank_for_users, score_given_pairs
@@ -218,6 +219,24 @@ class Recommender:
         if data is not None:
             return evaluate_other(self.fitted, data, protocol, seed, cutoffs, users)
         return evaluate_part(self.fitted, protocol, part, seed, cutoffs, users)
+
+    def newcomer_curve(
+        self,
+        counts: Sequence[int] = COUNTS,
+        *,
+        protocol: str = "full",
+        part: str = "test",
+        seed: int = 0,
+        cutoffs: Sequence[int] = (DEFAULT_N,),
+        users: int | None = None,
+    ) -> NewcomerCurve:
+        """How soon somebody new is known: users without a learned row, a target of each, with the last `counts` rows before it
+        given. For splits with users unseen in training, such as newcomers.
+
+        users: a seeded sample of so many newcomers; 200 for a model that fits a row to each.
+        """
+        check_protocol(protocol, seed)
+        return evaluate_curve(self.fitted, counts, protocol, part, seed, cutoffs, users)
 
     def recommend(
         self,
