@@ -48,6 +48,7 @@ def fits(batches: HistoryBatches, model: GradientModel, optimiser: RowOptimiser,
     return (
         isinstance(spec, SumsSpec)
         and not spec.translated
+        and spec.user_l2 == spec.item_l2 == 0
         and type(optimiser) is RowAdam
         and loss == "softmax"
         and batches.shares_negatives
