@@ -3,6 +3,7 @@
 Steps with ids hidden teach the attributes and leave the unknown item's row open (engines/history.py). It becomes the mean of
 the known items' rows, moved as little as gives unknown items the share of the first ten places which new items had of
 training's latest choices (new_item_level.py), for users with all that they did; where none was new, the mean stands.
+Under losses that compare a target with negatives of its own the row is learned, and moved alone.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ class HistoryLevel:
     def _set_level(self) -> None:
         ids, catalogue = self._batches.ids, self._batches.encoded.item
         known = np.flatnonzero(ids.trained_items)
-        start = self._table[torch.from_numpy(catalogue.ids[known, 0].astype(np.int64)).to(self._table.device)].mean(0)
+        start = self._table[ids.unknown_item].clone()
+        if self._batches.shares_negatives:
+            start = self._table[torch.from_numpy(catalogue.ids[known, 0].astype(np.int64)).to(self._table.device)].mean(0)
         if ids.new_items is None or not ids.new_items.is_informative:
             self._table[ids.unknown_item] = start
             return
