@@ -22,7 +22,7 @@ from gmlfm.training.cold_start import moved_row
 from gmlfm.training.new_item_level import new_item_level
 from gmlfm.training.sampling.history_batches import HistoryBatches
 
-_USERS, _ITEMS = 256, 1000  # by which the level is found
+_USERS, _ITEMS, _DRAWS = 256, 1000, 8  # by which the level is found
 
 
 class HistoryLevel:
@@ -56,7 +56,7 @@ class HistoryLevel:
         if ids.new_items is None or not ids.new_items.is_informative:
             self._table[ids.unknown_item] = start
             return
-        chosen = self._rng.permutation(known)[:_ITEMS]  # in no order: the first of them stand for new items
+        chosen = self._rng.permutation(known)[:_ITEMS]
         users = self._batches.draw_users(_USERS, self._rng)
         shown = AttributeTable(catalogue.ids[chosen], catalogue.values[chosen])
         scorer = self._model.over(ItemSide(np.arange(len(catalogue), dtype=np.int32), catalogue)).scorer
@@ -67,7 +67,12 @@ class HistoryLevel:
             for side in (scorer.item_side_vectors(shown), scorer.item_side_vectors(shown, start))
         )
         owned = torch.from_numpy(_is_owned(users, len(catalogue))[:, chosen]).to(teacher.device)
-        level = new_item_level(teacher, student, owned, len(known), ids.new_items)
+        levels = []
+        for _ in range(_DRAWS):  # which known items stand for new ones decides much
+            order = torch.from_numpy(self._rng.permutation(len(chosen))).to(teacher.device)
+            known_scores, unknown_scores, had = (part[:, order] for part in (teacher, student, owned))
+            levels.append(new_item_level(known_scores, unknown_scores, had, len(known), ids.new_items))
+        level = sum(levels) / len(levels)
         mean = vectors.mean(0)
 
         def mean_score(row: Tensor) -> Tensor:
