@@ -126,6 +126,19 @@ def test_unknown_items_stand_at_the_mean_row_where_nothing_is_known_of_new_ones(
     torch.testing.assert_close(begun.table[begun.batches.ids.unknown_item], begun.table[trained].mean(0))
 
 
+def test_under_other_losses_the_row_is_learned_and_moved_alone() -> None:
+    begun = Begun(loss="squared", n_negatives=4)
+    unknown = begun.batches.ids.unknown_item
+    before = begun.table[unknown].clone()
+    list(begun.level().end())
+    step = begun.table[unknown] - before
+    assert float(step.norm()) > 0
+    begun.batches.ids = replace(begun.batches.ids, new_items=None)
+    before = begun.table.clone()
+    list(begun.level().end())
+    assert begun.table.equal(before)
+
+
 def test_the_row_is_left_alone_where_no_ids_are_hidden() -> None:
     begun = Begun()
     assert HistoryLevel.is_open(begun.model, begun.batches)

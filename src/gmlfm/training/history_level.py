@@ -3,6 +3,7 @@
 Steps with ids hidden teach the attributes and leave the unknown item's row open (engines/history.py). It becomes the mean of
 the known items' rows, moved as little as gives unknown items the share of the first ten places which new items had of
 training's latest choices (new_item_level.py), for users with all that they did; where none was new, the mean stands.
+Under losses that compare a target with negatives of its own the row is learned, and moved alone.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from gmlfm.training.cold_start import moved_row
 from gmlfm.training.new_item_level import new_item_level
 from gmlfm.training.sampling.history_batches import HistoryBatches
 
-_USERS, _ITEMS = 256, 1000  # by which the level is found
+_USERS, _ITEMS, _DRAWS = 256, 1000, 8  # by which the level is found
 
 
 class HistoryLevel:
@@ -49,11 +50,13 @@ class HistoryLevel:
     def _set_level(self) -> None:
         ids, catalogue = self._batches.ids, self._batches.encoded.item
         known = np.flatnonzero(ids.trained_items)
-        start = self._table[torch.from_numpy(catalogue.ids[known, 0].astype(np.int64)).to(self._table.device)].mean(0)
+        start = self._table[ids.unknown_item].clone()
+        if self._batches.shares_negatives:
+            start = self._table[torch.from_numpy(catalogue.ids[known, 0].astype(np.int64)).to(self._table.device)].mean(0)
         if ids.new_items is None or not ids.new_items.is_informative:
             self._table[ids.unknown_item] = start
             return
-        chosen = self._rng.permutation(known)[:_ITEMS]  # in no order: the first of them stand for new items
+        chosen = self._rng.permutation(known)[:_ITEMS]
         users = self._batches.draw_users(_USERS, self._rng)
         shown = AttributeTable(catalogue.ids[chosen], catalogue.values[chosen])
         scorer = self._model.over(ItemSide(np.arange(len(catalogue), dtype=np.int32), catalogue)).scorer
@@ -64,7 +67,12 @@ class HistoryLevel:
             for side in (scorer.item_side_vectors(shown), scorer.item_side_vectors(shown, start))
         )
         owned = torch.from_numpy(_is_owned(users, len(catalogue))[:, chosen]).to(teacher.device)
-        level = new_item_level(teacher, student, owned, len(known), ids.new_items)
+        levels = []
+        for _ in range(_DRAWS):  # which known items stand for new ones decides much
+            order = torch.from_numpy(self._rng.permutation(len(chosen))).to(teacher.device)
+            known_scores, unknown_scores, had = (part[:, order] for part in (teacher, student, owned))
+            levels.append(new_item_level(known_scores, unknown_scores, had, len(known), ids.new_items))
+        level = sum(levels) / len(levels)
         mean = vectors.mean(0)
 
         def mean_score(row: Tensor) -> Tensor:
