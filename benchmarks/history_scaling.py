@@ -5,7 +5,8 @@ python benchmarks/history_scaling.py [--threads 1]
 Rounds over made-up data of each size in turn; a step counts whole, its batch included. Items follow one popularity curve,
 Zipf's with exponent 1.1, so that a larger catalogue has a longer tail; `distinct rows` is how many rows of the table a step
 updates, which no way to take it can avoid. Two questions about length: users did so much before while `history_length`
-stays at its default, and `history_length` itself is so much. By processor time, which a busy machine disturbs less, and by the clock.
+stays at its default, and `history_length` itself is so much. By processor time, which a busy machine disturbs less, and by the
+clock.
 """
 
 from __future__ import annotations

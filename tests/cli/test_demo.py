@@ -14,7 +14,7 @@ def test_the_demo_goes_from_the_market_to_the_report(tmp_path: Path, capsys: pyt
     printed = capsys.readouterr()
     result = json.loads(printed.out)
     rates = {name: metrics["hr@10"] for name, metrics in result["results"].items()}
-    assert list(rates) == ["chance", "popularity", "gml-fm", "the oracle, who knows every taste"]
+    assert list(rates) == ["chance", "popularity", "gml-fm", "fm, with histories", "the oracle, who knows every taste"]
     assert result["results"]["chance"] == pytest.approx({"hr@10": 0.1, "ndcg@10": 0.0454}, abs=1e-4)
     # What is ranked could be had and was never sold, so that popularity cannot tell one listing from another.
     assert rates["popularity"] == pytest.approx(0.1, abs=0.02)

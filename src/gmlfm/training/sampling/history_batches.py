@@ -108,11 +108,6 @@ class HistoryBatches:
     def steps_per_epoch(self) -> int:
         return -(-self.n_instances // self.groups_per_step)
 
-    @property
-    def shares_negatives(self) -> bool:
-        """Whether the rows of a step are scored against the same items."""
-        return self._negatives is None and self._labels is None
-
     def cold_start_sampler(self, number: int) -> None:
         """Newcomers are ordinary users here; new items are trained for by steps of the engine's own."""
         return
