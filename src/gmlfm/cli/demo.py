@@ -39,8 +39,8 @@ def add_to(commands: Any) -> None:
         "demo",
         "train, evaluate and recommend on the built-in market",
         "About two minutes: the built-in second-hand market, gml-fm trained on who and what, fm on what buyers did before, "
-        "too, a table against popularity and the oracle's ceiling, a buyer whose next purchase changes the list, a newcomer, and a "
-        "report page with pictures.",
+        "too, a table against popularity and the oracle's ceiling, a buyer whose next purchase changes the list, a newcomer, "
+        "and a report page with pictures.",
         ["gmlfm demo", "gmlfm demo --users 500 --epochs 3 --out runs/small"],
     )
     parser.add_argument("--out", default=_OUT, metavar="DIR", help=f"the run folder (default: {_OUT}, replaced each time)")
