@@ -62,7 +62,7 @@ class UpdateReport:
     """What was new and what was done with it. n_rows: new rows that were learned; n_history: new rows that count as history
     alone; n_values: new rows of the table; n_replayed: old rows learned again; n_steps, n_instances: taken and shown in all.
 
-    before, after: metrics on the n_held_out rows that were held back; none where fewer than five users had new rows.
+    before, after: metrics on the n_held_out rows that were held back; none where the share of users is nobody.
     is_refitted: the model is of closed form, and was fitted again on all rows.
     """
 

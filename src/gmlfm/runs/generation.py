@@ -167,6 +167,7 @@ def _run_without_weights(about: dict[str, Any], info: ModelInfo, model_folder: P
         instances=redraw_instances(data, split) if settings.task == "implicit" else None,
         extra_items=tuple(about["extra_items"]),
         n_added_items=int(about["added_items"]),
+        updates=tuple(about["updates"]),
     )
 
 
