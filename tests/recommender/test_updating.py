@@ -165,6 +165,21 @@ def test_a_write_that_fails_changes_nothing(folder: Path, monkeypatch: pytest.Mo
     assert in_log(folder) == [("u1", "i3", 50)]
 
 
+def test_no_observed_row_leaves_the_log_before_the_run_has_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recommender = Recommender.load(folder)
+    recommender.observe({"user": "u1", "item": "i4", "time": 50})
+    named: list[str] = []
+    rename = os.replace
+
+    def noted(source: Any, target: Any, **keywords: Any) -> None:
+        named.append(Path(target).name)
+        rename(source, target, **keywords)
+
+    monkeypatch.setattr(os, "replace", noted)
+    recommender.update()
+    assert [name for name in named if name in ("run.json", EVENTS)] == ["run.json", EVENTS]
+
+
 def test_an_interrupted_update_changes_nothing(folder: Path) -> None:
     recommender = Recommender.load(folder)
     before = recommender.fitted

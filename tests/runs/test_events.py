@@ -154,3 +154,18 @@ def test_links_are_not_written_through(log: EventLog, tmp_path: Path) -> None:
         EventLog(link).append({"kind": "sold", "items": ["c"]})
     assert other.read_text() == "keep"
     assert os.path.islink(link)
+
+
+def test_observed_rows_leave_the_log_as_often_as_they_are_given(log: EventLog) -> None:
+    rows = [("u", "i", None, None), ("u", "j", 3, "click"), ("u", "i", None, None), ("v", "i", 4.5, None)]
+    log.append_observed(rows[:2])
+    log.append_observed(rows[2:])
+    before = log.path.read_text()
+    text = log.text_without_rows([rows[0], rows[1]])
+    assert log.path.read_text() == before
+    log.path.write_text(text)
+    for reader in (log, EventLog(log.path)):
+        assert reader.observed() == rows[2:]
+        assert [event["kind"] for event in reader.events()] == ["log", "sold", "back"]
+    log.append_observed(rows[:1])
+    assert EventLog(log.path).observed() == [*rows[2:], rows[0]]

@@ -24,7 +24,6 @@ from gmlfm.fitting.plan import refuse_too_large
 from gmlfm.fitting.run import FittedRun, learned_rows
 from gmlfm.fitting.training_rows import TrainingRows
 from gmlfm.models.base import Layout
-from gmlfm.models.gradient import GradientModel
 from gmlfm.models.registry import authors_mistakes
 from gmlfm.progress import activity
 from gmlfm.retrieval import ModelRanker
@@ -231,8 +230,8 @@ class _Update:
 
     def _train(self, targets: Rows, visible: Rows, counter: _StepCounter) -> None:
         """Adam's moments begin anew: runs do not hold them, and the small learning rate bounds what their first steps move."""
-        run, model = self.run, self.run.model
-        assert isinstance(model, GradientModel)
+        run = self.run
+        model: Any = run.model  # one that grows and learns in epochs is trained by rows
         training = replace(run.settings.training, lr=self._lr, epochs=model.warm_epochs + self.options.epochs)
         rows = TrainingRows(run.data, run.settings, run.split.name, None, run.label_scale)
         batches = rows.batches(visible, run.encoder, run.encoded, targets)

@@ -123,8 +123,9 @@ class RunFolder:
             self._take_over(marks or {}, observed, origin)
             events = self._log.events()
             run = without_users(run, forgotten_users(events, run.encoder.user_ids))
-            also = {self._log.path: self._log.text_without_rows(learned)} if learned else None
-            self.about = save_run(run, self.path, replayed=last_number(events), also=also)
+            # A death in between leaves them in both, which loses none.
+            after = {self._log.path: self._log.text_without_rows(learned)} if learned else None
+            self.about = save_run(run, self.path, replayed=last_number(events), after=after)
             self.replaces_damage = False
         return run
 
