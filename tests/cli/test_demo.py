@@ -20,7 +20,15 @@ def test_the_demo_goes_from_the_market_to_the_report(tmp_path: Path, capsys: pyt
     assert rates["popularity"] == pytest.approx(0.1, abs=0.02)
     oracle = rates["the oracle, who knows every taste"]
     assert rates["chance"] + 0.05 < rates["gml-fm"] < rates["fm, with histories"] < oracle - 0.1
-    for heading in ("The data", "Training", "Recommendations", "Somebody new", "Why the first", "Most of it after", "The same buyer"):
+    for heading in (
+        "The data",
+        "Training",
+        "Recommendations",
+        "Somebody new",
+        "Why the first",
+        "Most of it after",
+        "The same buyer",
+    ):
         assert heading in printed.err
     page = Path(result["report"]).read_text()
     assert page.count("<svg") == 4

@@ -263,6 +263,13 @@ class Model(ABC):
         model.attach(inputs)
         return model
 
+    def grow_from(self, earlier: Model, origins: npt.NDArray[np.int64], inputs: FitInputs) -> None:
+        """Make of this fresh model the earlier one over more data, to be trained on.
+
+        origins: (n_rows,) the row of the earlier table that each row begins as; inputs: of all data.
+        """
+        raise NotSupportedError(f"'{type(self).__name__}' cannot be updated; train it anew on all data.")
+
     @abstractmethod
     def score_all(self, users: UserSide, items: Ints) -> Floats:
         """(N,), (I,) -> (N, I): every user against each of the items."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from gmlfm.evaluation.newcomer_curve import COUNTS, NewcomerCurve
 from gmlfm.evaluation.protocols import Evaluation, check_protocol
 from gmlfm.fitting import FittedRun, Refit, fit
 from gmlfm.fitting.forgetting import without_user
+from gmlfm.fitting.plan import chosen_device
+from gmlfm.fitting.update import UpdateOptions, UpdateReport
 from gmlfm.forking import refuse_after_fork
 from gmlfm.models.base import Model
 from gmlfm.progress import activity, shows_progress
@@ -35,9 +37,11 @@ from gmlfm.recommender.observing import ObserveReport, state_observing
 from gmlfm.recommender.ranking import rank_for_newcomer, rank_for_users, score_given_pairs
 from gmlfm.recommender.state import State
 from gmlfm.recommender.stock import BACK, SOLD, Stock
+from gmlfm.recommender.updating import updated
 from gmlfm.retrieval import DEFAULT_N
 from gmlfm.retrieval.explaining import Explanation
 from gmlfm.runs import RunFolder, claimed, run_path
+from gmlfm.runs.event_lines import ObservedRow
 from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import DivergedError, Observer, TrainingInterrupted
 
@@ -356,6 +360,49 @@ class Recommender:
             self._state, report = state_observing(self._fitted_state, self._folder, interactions, origin)
         return report
 
+    @shows_progress
+    def update(
+        self,
+        data: Any = None,
+        *,
+        epochs: int = UpdateOptions.epochs,
+        lr: float | None = None,
+        replay: float = UpdateOptions.replay,
+        held_out: float = UpdateOptions.held_out,
+        device: str | None = None,
+        observer: Observer | None = None,
+        progress: bool | None = None,
+    ) -> UpdateReport:
+        """Train on from here with what is new in `data`, a Dataset or a table of interactions: rows that differ in user, item
+        or time from those of the run, and new users and items with their attributes. Without data, what was observed.
+
+        The steps are in proportion to the new rows: `epochs` over them, with `replay` old rows beside each against forgetting,
+        at lr, a tenth of the run's. What the run held out stays held out. Of a share `held_out` of the users with new rows the
+        latest one is held back, to report metrics before and after, and is learned last. A model of closed form is fitted
+        again on all rows. The run's folder, where there is one, holds the result when this returns; observed rows that are
+        part of the data now are no longer counted as observed. An update that fails or is interrupted changes nothing.
+        """
+        options = UpdateOptions(epochs, lr, replay, held_out)
+        folder = self._folder
+        with nullcontext() if folder is None else folder.held_for_update():
+            with self._changing:
+                state = self._fitted_state if folder is None else self._fitted_state.in_folder(folder)
+                self._state = state
+            device = chosen_device(self._device if device is None else device)
+            run, report, learned = updated(state, folder, data, options, device, observer, _without_forgotten)
+            with self._changing:
+                now = self._fitted_state
+                if now.run is not state.run:
+                    raise DataError("the run was changed while it was being updated, so that was given up; update it again.")
+                self._state = State.of(run, now.stock.marks, now.observed.less(learned))
+                try:
+                    if folder is not None:
+                        self._save(folder, learned=learned)
+                except BaseException:
+                    self._state = now
+                    raise
+        return report
+
     def reload(self) -> None:
         """Take note of what others did to the run's folder since it was read or written here: of what was observed and marked,
         only what is new is read; a run that was replaced is read as a whole.
@@ -425,10 +472,11 @@ class Recommender:
             self._folders[path] = known
 
     @activity("writing the run")
-    def _save(self, folder: RunFolder, *, force: bool = False) -> None:
+    def _save(self, folder: RunFolder, *, learned: Sequence[ObservedRow] = (), force: bool = False) -> None:
         state = self._fitted_state
         rows = list(state.observed.rows())
-        run = folder.save(state.run, marks=state.stock.marks, observed=rows, origin=self._folder, force=force)
+        marks, origin = state.stock.marks, self._folder
+        run = folder.save(state.run, marks=marks, observed=rows, origin=origin, learned=learned, force=force)
         self._state = State.of(run, state.stock.marks, state.observed).in_folder(folder)
         self._folder, self._saved = folder, run
 
