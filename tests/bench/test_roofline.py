@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from gmlfm.bench import roofline
 from gmlfm.bench.contenders import Contender, Task
-from gmlfm.bench.roofline import counted, measured
+from gmlfm.bench.roofline import Sgemm, counted, measured
 
 MakeTask = Callable[..., Task]
 
@@ -48,3 +49,11 @@ def test_rates_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter(np.arange(0.0, 100.0, 0.5))
     monkeypatch.setattr("gmlfm.bench.roofline.time.perf_counter", lambda: next(seconds))
     assert measured("cpu") == {"operations_per_second": 2.0 * 2048**3 / 0.5, "bytes_per_second": 8.0 * 64 / 0.5}
+
+
+def test_a_large_product_is_timed_by_the_clock_and_by_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roofline, "SGEMM_SIZE", 8)
+    product = Sgemm("cpu")
+    for name, values in (("perf_counter", [1.0, 3.0]), ("process_time", [0.0, 0.5])):
+        monkeypatch.setattr(f"gmlfm.bench.roofline.time.{name}", iter(values).__next__)
+    assert product() == {"operations": 2.0 * 8**3, "seconds": 2.0, "busy": 0.5}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -62,6 +62,58 @@ def test_rounds_alternate_and_medians_are_taken(fake_worker: type[FakeWorker], m
     assert "way" not in measured
 
 
+def test_with_a_history_each_round_has_a_large_product(
+    fake_worker: type[FakeWorker], make_task: MakeTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = {"rows": 9, "parts": None, "softmax_operations": 5e9, "batch": 60, "settings": {"n_negatives": -1}}
+    products = [{"operations": 4e11, "seconds": seconds, "busy": 2.0} for seconds in (2.0, 4.0, 8.0)]
+    ask = FakeWorker.ask
+
+    def answers(self: FakeWorker, question: Any) -> dict[str, Any]:
+        if question == "sgemm":
+            FakeWorker.order.append("sgemm")
+            return products.pop(0)
+        return {**ask(self, question), "busy": 0.5 * question}
+
+    monkeypatch.setattr(FakeWorker, "ask", answers)
+    monkeypatch.setattr(FakeWorker, "about", about, raising=False)
+    monkeypatch.setattr(
+        FakeWorker, "__setattr__", lambda self, name, value: name == "about" or object.__setattr__(self, name, value)
+    )
+    measured = training.measure(make_task(model="fm"), ["eager"], rounds=3, seconds=2.0)
+    assert fake_worker.order == ["ours", "eager", "sgemm"] * 3
+    # 40, 10 and 30 rows a second of 5 GFLOP each, and 200, 100 and 50 GFLOP/s: shares of 1, .5 and 3.
+    assert (measured["gflops"], measured["sgemm_gflops"], measured["share"]) == (150.0, 100.0, 1.0)
+    assert measured["n_negatives"] == "all"
+    by_processor = measured["by_processor_time"]
+    assert by_processor["instances_per_second"] == 60.0
+    assert (by_processor["gflops"], by_processor["sgemm_gflops"], by_processor["share"]) == (300.0, 200.0, 1.5)
+    assert by_processor["ratio"] == 2.0
+    assert "roofline" not in measured
+
+
+def test_sasrec_takes_its_own_steps(make_task: MakeTask, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks: list[Task] = []
+
+    def refuses(task: Task) -> None:
+        tasks.append(task)
+        if task.model == "sasrec":
+            raise OptionError("enough")
+
+    class Refusing(FakeWorker):
+        speeds: ClassVar[dict[str, list[float]]] = {"ours": []}
+
+        def __init__(self, task: Task) -> None:
+            refuses(task)
+            super().__init__(task)
+
+    monkeypatch.setattr(training, "_Worker", Refusing)
+    Refusing.n_ended = 0
+    with pytest.raises(OptionError, match="enough"):
+        training.measure(make_task(model="fm"), ["sasrec"], rounds=1, seconds=1.0)
+    assert [(task.way, task.model, task.batch) for task in tasks] == [("ours", "fm", 60), ("ours", "sasrec", None)]
+
+
 def test_alone_there_is_no_ratio(fake_worker: type[FakeWorker], make_task: MakeTask) -> None:
     measured = training.measure(make_task(), [], rounds=1, seconds=1.0)
     assert "ratio" not in measured
@@ -96,6 +148,34 @@ def test_the_command_prints_what_others_rely_on(small_market: Path, capsys: pyte
     assert 0 < printed["roofline"]["share_reached"]
 
 
+HISTORY = ["--model", "fm", "--set", "history=last,recent,past", "--set", "k=4", "--threads", "1"]
+
+
+def test_with_a_history_the_command_prints_rates_and_their_share(
+    timed_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = [*HISTORY, "--set", "negatives=30", "--rounds", "2", "--seconds", "0.01", "--against", "torch"]
+    assert main(["bench", "train", str(timed_folder), *short, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["n_negatives"] == 30
+    assert printed["batch"] == 64
+    ours, others = printed["rounds"]["ours"], printed["rounds"]["torch"]
+    assert printed["ratio"] == pytest.approx(np.median(np.divide(ours, others)))
+    assert printed["gflops"] == pytest.approx(np.median(ours) * 6 * 30 * 4 / 1e9)
+    assert 0 < printed["share"] < 1
+    assert printed["sgemm_gflops"] > 0
+    assert {"instances_per_second", "gflops", "sgemm_gflops", "share", "ratio"} == printed["by_processor_time"].keys()
+
+
+def test_training_with_a_history_until_a_result_is_reached(small_market: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "train", str(small_market), *HISTORY, "--until", "ndcg@10=0.01", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["reached"] is True
+    assert printed["history"] == "last,recent,past"
+    assert printed["epochs"][-1]["ndcg@10"] >= 0.01
+    assert "batch_size" not in printed  # as training takes it
+
+
 def test_training_until_a_result_is_reached(small_market: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = ["--set", "k=4", "--set", "batch_size=64", "--threads", "1", "--json"]
     assert main(["bench", "train", str(small_market), *settings, "--until", "hr@10=0.01"]) == 0
@@ -114,6 +194,7 @@ def test_training_until_a_result_is_reached(small_market: Path, capsys: pytest.C
         (["--set", "k=0"], "k is 0; expected a whole number of 1 or more"),
         (["--threads", "0"], "--threads is 0"),
         (["--seconds", "-1"], "--seconds is -1.0"),
+        (["--model", "fm", "--set", "history=none", "--set", "lr=0.1"], "'lr' goes with --until only"),
         (["--model", "popularity"], "'popularity' is not trained by steps"),
         (["--model", "popularity", "--until", "hr@10=0.5"], "'popularity' is not trained by steps"),
         (["--device", "cuda"], "device is 'cuda', but there is none here"),

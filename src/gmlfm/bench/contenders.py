@@ -1,9 +1,9 @@
-"""The ways to train that are compared: ours, and eager PyTorch over a dense table."""
+"""The ways to train that are compared: ours, and eager PyTorch over a dense table. With histories: gmlfm.bench.history."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -19,29 +19,34 @@ from gmlfm.fitting.plan import chosen_device
 from gmlfm.models.base import FitInputs, FitReport
 from gmlfm.models.gradient import Attributes
 from gmlfm.models.registry import model_info
+from gmlfm.training.history_options import NO_HISTORY
 from gmlfm.training.objectives import objective_named
 from gmlfm.training.row_trainer import RowTrainer
 from gmlfm.training.sampling.groups import Batch
+from gmlfm.training.sampling.history_batches import HistoryBatches
 from gmlfm.training.settings import Settings, applicable
 
 _INSTANCES = 400_000  # are made beforehand and gone through again and again
 _INSTANCES_ON_A_GPU = 5_000_000
 _STEPS_AT_ONCE = 4
+PLAIN_TORCH = ("torch", "torch-items")
 
 
 @dataclass(frozen=True)
 class Task:
-    """What one contender trains, and how."""
+    """What one contender trains, and how. batch: None for as many as training takes; n_negatives: without a history; settings:
+    more of them, of models that read histories."""
 
     data: str
     data_root: str | None
     model: str
     way: str
     k: int
-    batch: int
+    batch: int | None
     threads: int
     device: str
     n_negatives: int = 4
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -52,6 +57,20 @@ def refuse_untrained(model: str) -> None:
         raise OptionError(f"'{model}' is not trained by steps, so there is nothing to measure.")
 
 
+def reads_history(model: str, given: Mapping[str, Any]) -> bool:
+    """Whether training reads what users did before, where the data say what came before what."""
+    info = model_info(model)
+    refuse_untrained(model)
+    return info.cls.reads_sequences or Settings.make(info, "topn", given).history.history != NO_HISTORY
+
+
+def _refuse_other_form(way: str, with_history: bool) -> None:
+    ways = (*PLAIN_TORCH, "sasrec") if with_history else ("factored", "factored-product", "eager")
+    if way not in ("ours", *ways):
+        does = "reads what users did before" if with_history else "reads no history here"
+        raise OptionError(f"--against {way} is another kind of training, since the model {does}; take {', '.join(ways)}.")
+
+
 class Contender:
     """Set up to train; `run` goes through so many batches and says how many instances that were."""
 
@@ -60,16 +79,25 @@ class Contender:
         self.task = replace(task, device=chosen_device(task.device))
         refuse_untrained(task.model)
         info = model_info(task.model)
-        values: dict[str, Any] = {"batch_size": task.batch, "n_negatives": task.n_negatives, "threads": task.threads}
+        values: dict[str, Any] = {"threads": task.threads, **task.settings}
+        if task.batch is not None:
+            values["batch_size"] = task.batch
         if "k" in info.declared:
             values["k"] = task.k
-        if task.way != "ours" and task.way != "eager" and "form" not in info.declared:
+        with_history = reads_history(task.model, values)
+        if not with_history:
+            values = {"n_negatives": task.n_negatives, **values}
+        _refuse_other_form(task.way, with_history)
+        if task.way in PLAIN_TORCH:
+            values["piece"] = 1
+        if task.way in ("factored", "factored-product") and "form" not in info.declared:
             raise OptionError(f"--against {task.way} is for the GML-FM models; '{task.model}' has no such form.")
         if task.way == "factored-product":
             values["form"] = "factored"
         self.settings = Settings.make(task.model, "topn", values)
         data = load_dataset(task.data, data_root=task.data_root)
-        inputs = make_plan(data, self.settings, "leave-one-out", None, self.task.device).selection_inputs()
+        plan = make_plan(data, self.settings, "leave-one-out", None, self.task.device)
+        self.settings, inputs = plan.settings, plan.selection_inputs()
         self.settings.build(inputs.layout).fit(inputs, self)
 
     def train(self, model: Any, inputs: FitInputs) -> FitReport:
@@ -78,8 +106,17 @@ class Contender:
         self.n_rows = inputs.layout.n_rows
         batches = inputs.batches()
         self.groups_per_step = batches.groups_per_step
-        n_instances = _INSTANCES_ON_A_GPU if self.task.device == "cuda" and self.task.way == "ours" else _INSTANCES
+        self.softmax_operations: float | None = None
         self.batches: list[Batch] = []
+        if isinstance(batches, HistoryBatches):
+            from gmlfm.bench.history import our_steps, softmax_operations, torch_steps
+
+            self.softmax_operations = softmax_operations(batches, model)
+            parts = (model, inputs.layout, batches, self.settings, self.task.device)
+            is_ours, once_an_item = self.task.way == "ours", self.task.way == "torch-items"
+            self._take_steps = our_steps(*parts) if is_ours else torch_steps(*parts, once_an_item=once_an_item)
+            return FitReport()
+        n_instances = _INSTANCES_ON_A_GPU if self.task.device == "cuda" and self.task.way == "ours" else _INSTANCES
         for batch in islice(batches.epoch(0), 1000):
             self.batches.append(batch)
             if sum(earlier.labels.size for earlier in self.batches) >= n_instances:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _PAIR_OPERATIONS = 12  # by factor: two products forward, four updates back, two operations each
 _ADAM_OPERATIONS = 12
+SGEMM_SIZE = 4096
 _MOVED = 6  # numbers by number: the row and two moments, in and out
 
 
@@ -24,7 +25,7 @@ def counted(contender: Contender) -> dict[str, float] | None:
     spec, k = contender.model.kernel_spec(), contender.task.k
     n_layers = spec.n_layers if isinstance(spec, PairsSpec) else 0
     is_fm = isinstance(spec, SumsSpec) and not spec.translated and not spec.ids_only
-    if not isinstance(spec, PairsSpec) and not is_fm:
+    if not contender.batches or (not isinstance(spec, PairsSpec) and not is_fm):
         return None
     operations, moved, instances = 0.0, 0.0, 0
     for batch in list(contender.batches[0].steps(contender.groups_per_step))[:8]:
@@ -63,3 +64,21 @@ def measured(device: str) -> dict[str, float]:
     product = best(lambda: torch.mm(left, right))
     copy = best(lambda: target.copy_(source))
     return {"operations_per_second": 2.0 * n**3 / product, "bytes_per_second": 8.0 * source.numel() / copy}
+
+
+class Sgemm:
+    """A large matrix product, once at a time, so that it is measured in turn with what is compared to it."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._left, self._right, self._product = (torch.ones(SGEMM_SIZE, SGEMM_SIZE, device=device) for _ in range(3))
+        self()
+
+    def __call__(self) -> dict[str, float]:
+        """Operations and seconds, by the clock and of the processors."""
+        started, busy = time.perf_counter(), time.process_time()
+        torch.mm(self._left, self._right, out=self._product)
+        if self._device == "cuda":
+            torch.cuda.synchronize()
+        seconds, busy_seconds = time.perf_counter() - started, time.process_time() - busy
+        return {"operations": 2.0 * SGEMM_SIZE**3, "seconds": seconds, "busy": busy_seconds}

@@ -14,6 +14,7 @@ from typing import Any
 from gmlfm.bench.contenders import Task
 from gmlfm.errors import OptionError
 from gmlfm.progress import activity
+from gmlfm.training.sampling.batches import ALL_NEGATIVES
 
 _SECONDS_TO_END = 30
 
@@ -57,41 +58,75 @@ class _Worker:
 
 
 def measure(task: Task, against: Sequence[str], rounds: int, seconds: float) -> dict[str, Any]:
-    """Medians over the rounds; the other way's ratio is the median of each round's own."""
+    """Medians over the rounds; the other way's ratio is the median of each round's own. Where a step is a softmax, each round
+    has a large matrix product of the same threads, too."""
     workers: dict[str, _Worker] = {}
     try:
         for way in ("ours", *against):
             with activity(f"loading the data and compiling for {way}"):
-                workers[way] = _Worker(replace(task, way=way))
-        speeds: dict[str, list[float]] = {way: [] for way in workers}
-        last: dict[str, dict[str, Any]] = {}
+                workers[way] = _Worker(replace(task, **_way(way)))
+        replies: dict[str, list[dict[str, Any]]] = {way: [] for way in workers}
+        products: list[dict[str, Any]] = []
+        about = workers["ours"].about
         for number in range(rounds):
             for way, worker in workers.items():
                 with activity(f"round {number + 1} of {rounds}: {way}"):
-                    reply = worker.ask(seconds)
-                speeds[way].append(reply["instances"] / reply["seconds"])
-                last[way] = reply
-        parts = workers["ours"].about["parts"]
+                    replies[way].append(worker.ask(seconds))
+            if about.get("softmax_operations"):
+                with activity(f"round {number + 1} of {rounds}: a large matrix product"):
+                    products.append(workers["ours"].ask("sgemm"))
+        parts = about["parts"]
         with activity("measuring the machine"):
             rates = workers["ours"].ask("rates") if parts else None
     finally:
         for worker in workers.values():
             worker.end()
-    speed = statistics.median(speeds["ours"])
+    speeds = {way: [reply["instances"] / reply["seconds"] for reply in of_way] for way, of_way in replies.items()}
+    speed, last = statistics.median(speeds["ours"]), replies["ours"][-1]
     measured = {
-        **{name: value for name, value in task.to_dict().items() if name not in ("way", "data_root")},
-        "rows": workers["ours"].about["rows"],
+        **{name: value for name, value in task.to_dict().items() if name not in ("way", "data_root", "settings")},
+        "rows": about["rows"],
         "instances_per_second": speed,
         "rounds": speeds,
-        "peak_memory_gib": last["ours"]["peak"] / 2**30,
+        "peak_memory_gib": last["peak"] / 2**30,
     }
-    if "peak_device" in last["ours"]:
-        measured["peak_device_memory_gib"] = last["ours"]["peak_device"] / 2**30
+    if "peak_device" in last:
+        measured["peak_device_memory_gib"] = last["peak_device"] / 2**30
     for way in against:
         measured["against"] = way
         measured["baseline_instances_per_second"] = statistics.median(speeds[way])
-        measured["ratio"] = statistics.median(ours / other for ours, other in zip(speeds["ours"], speeds[way], strict=True))
+        measured["ratio"] = _median_ratio(speeds["ours"], speeds[way])
     if parts and rates:
         floor = max(parts["operations"] / rates["operations_per_second"], parts["bytes"] / rates["bytes_per_second"])
         measured["roofline"] = {**parts, **rates, "instances_per_second": 1.0 / floor, "share_reached": speed * floor}
+    if products:
+        n_negatives = about["settings"]["n_negatives"]
+        measured["batch"], measured["n_negatives"] = about["batch"], "all" if n_negatives == ALL_NEGATIVES else n_negatives
+        measured |= _of_sgemm(about["softmax_operations"], replies["ours"], products)
+        # Beside other programs the clock counts their time, too.
+        busy = {way: [reply["instances"] / reply["busy"] for reply in of_way] for way, of_way in replies.items()}
+        measured["by_processor_time"] = {
+            "instances_per_second": statistics.median(busy["ours"]),
+            **_of_sgemm(about["softmax_operations"], replies["ours"], products, "busy"),
+            **{"ratio": _median_ratio(busy["ours"], busy[way]) for way in against},
+        }
     return measured
+
+
+def _way(way: str) -> dict[str, Any]:
+    """Another model takes its own kind of steps, by its own defaults."""
+    return {"way": "ours", "model": way, "settings": {}, "batch": None} if way == "sasrec" else {"way": way}
+
+
+def _of_sgemm(
+    operations: float, replies: list[dict[str, Any]], products: list[dict[str, Any]], clock: str = "seconds"
+) -> dict[str, float]:
+    """The rate of the softmax's products in whole steps, and as a share of the large product's rate, round by round."""
+    reached = [operations * reply["instances"] / reply[clock] / 1e9 for reply in replies]
+    possible = [product["operations"] / product[clock] / 1e9 for product in products]
+    share = _median_ratio(reached, possible)
+    return {"gflops": statistics.median(reached), "sgemm_gflops": statistics.median(possible), "share": share}
+
+
+def _median_ratio(ours: list[float], others: list[float]) -> float:
+    return statistics.median(mine / other for mine, other in zip(ours, others, strict=True))

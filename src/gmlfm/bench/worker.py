@@ -15,7 +15,7 @@ def main() -> None:
     import torch
 
     from gmlfm.bench.contenders import Contender, Task
-    from gmlfm.bench.roofline import counted, measured
+    from gmlfm.bench.roofline import Sgemm, counted, measured
 
     try:
         contender = Contender(Task(**json.loads(sys.stdin.readline())))
@@ -23,15 +23,24 @@ def main() -> None:
     except GmlfmError as error:
         _send({"error": str(error)})
         return
-    _send({"rows": contender.n_rows, "parts": counted(contender)})
+    about = {"rows": contender.n_rows, "parts": counted(contender), "softmax_operations": contender.softmax_operations}
+    _send(about | {"batch": contender.groups_per_step, "settings": contender.settings.to_dict()["settings"]})
+    sgemm: Sgemm | None = None
     for request_line in sys.stdin:
         request = json.loads(request_line)
         if request == "rates":
             _send(measured(contender.task.device))
             continue
+        if request == "sgemm":
+            sgemm = sgemm or Sgemm(contender.task.device)
+            _send(sgemm())
+            continue
+        busy = time.process_time()
         instances, seconds = contender.run(float(request), time.perf_counter)
+        busy = time.process_time() - busy
         unit = 1 if sys.platform == "darwin" else 1024
-        reply = {"instances": instances, "seconds": seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        reply = {"instances": instances, "seconds": seconds, "busy": busy, "peak": peak}
         if contender.task.device == "cuda":
             reply["peak_device"] = torch.cuda.max_memory_allocated()
         _send(reply)

@@ -22,22 +22,26 @@ def add_to(kinds: Any) -> None:
         "Full training steps, every parameter updated, on batches made beforehand. --against runs another way "
         "beside ours in alternating rounds, each in a process of its own, all in PyTorch operation by operation with a dense "
         "table and fused Adam: 'factored' is the paper's K^2 form by outer products, 'factored-product' the same by one matrix "
-        "product an instance, 'eager' our own model. --until trains from nothing, loading and evaluation included, until a "
+        "product an instance, 'eager' our own model. Where what users did before is read, steps count whole, their drawing "
+        "included, beside a large matrix product of the same threads, and any setting may be given; 'torch' is the same form "
+        "in plain PyTorch by embedding bags, 'torch-items' that with the vector of each earlier item computed once, 'sasrec' "
+        "that model. --until trains from nothing, loading and evaluation included, until a "
         "validation result is reached.",
         [
             "gmlfm bench train --against factored",
             "gmlfm bench train ml-1m --set k=64 --set batch_size=256 --threads 2 --against eager --json",
             "gmlfm bench train ml-1m --until hr@10=0.71",
+            "gmlfm bench train ml-1m --model fm --set history=last,recent,past --set negatives=512 --against torch",
         ],
     )
     parser.add_argument("data", nargs="?", default="bazaar", metavar="DATA", help=f"{DATA_HELP} (default: bazaar)")
     parser.add_argument("--model", default="gml-fm", metavar="NAME", help=MODEL_HELP)
     parser.add_argument("--device", default="auto", metavar="D", help="auto, cpu or cuda (default: auto)")
-    add_settings(parser, "k=32 or batch_size=256, the instances a step (default: k=64, batch_size=4096)")
+    add_settings(parser, "k=32 or batch_size=256, the instances a step (default: k=64; 4096, with a history as in training)")
     parser.add_argument("--threads", type=int, metavar="N", help="(default: all)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, metavar="S", help="a round takes at least (default: 2)")
-    parser.add_argument("--against", choices=("factored", "factored-product", "eager"))
+    parser.add_argument("--against", choices=("factored", "factored-product", "eager", "torch", "torch-items", "sasrec"))
     parser.add_argument("--until", metavar="METRIC=X", help="such as hr@10=0.71 or ndcg@10=0.42, on validation")
     parser.add_argument("--seed", type=int, default=0, help="of --until")
     add_data_options(parser)
@@ -52,8 +56,14 @@ def run(options: argparse.Namespace) -> None:
         raise OptionError(f"--rounds is {options.rounds}; expected 1 or more.")
     if not 0 < options.seconds < float("inf"):
         raise OptionError(f"--seconds is {options.seconds}; expected a number above 0.")
-    settings = {"k": 64, "batch_size": 4096, "threads": torch.get_num_threads(), **settings_of(options)}
-    settings |= {name: _count(name, settings[name]) for name in ("k", "batch_size", "threads")}
+    from gmlfm.bench.contenders import reads_history
+
+    given = settings_of(options)
+    given |= {name: _count(name, given[name]) for name in ("k", "batch_size", "threads") if name in given}
+    usual = {"k": 64, "threads": torch.get_num_threads()}
+    if not reads_history(options.model, given):
+        usual["batch_size"] = 4096
+    settings = {**usual, **given}
     measured = _until(options, settings) if options.until else _steps(options, settings)
     if options.json:
         print_json(measured)
@@ -65,15 +75,18 @@ def run(options: argparse.Namespace) -> None:
 
 def _steps(options: argparse.Namespace, settings: dict[str, Any]) -> dict[str, Any]:
     """Instances a second over batches made beforehand."""
-    from gmlfm.bench.contenders import Task
+    from gmlfm.bench.contenders import Task, reads_history
     from gmlfm.bench.training import measure
     from gmlfm.fitting.plan import chosen_device
 
-    for name in settings.keys() - {"k", "batch_size", "threads", "seed"}:
-        raise OptionError(f"bench train measures steps by k and batch_size alone; '{name}' goes with --until only.")
-    k, batch, threads = settings["k"], settings["batch_size"], settings["threads"]
+    more = {name: value for name, value in settings.items() if name not in ("k", "batch_size", "threads", "seed")}
+    if not reads_history(options.model, more):
+        for name in more.keys() - {"history"}:
+            raise OptionError(f"bench train measures steps by k and batch_size alone; '{name}' goes with --until only.")
+        more = {}
+    k, batch, threads = settings["k"], settings.get("batch_size"), settings["threads"]
     device = chosen_device(options.device)
-    task = Task(options.data, options.data_root, options.model, "ours", k, batch, threads, device)
+    task = Task(options.data, options.data_root, options.model, "ours", k, batch, threads, device, settings=more)
     return measure(task, [options.against] if options.against else [], options.rounds, options.seconds)
 
 
@@ -135,9 +148,11 @@ def _until(options: argparse.Namespace, settings: dict[str, Any]) -> dict[str, A
 
 
 def _flat(measured: dict[str, Any]) -> dict[str, Any]:
-    shown = {name: value for name, value in measured.items() if name not in ("rounds", "roofline", "epochs")}
-    for name, value in measured.get("roofline", {}).items():
-        shown[f"roofline {name}"] = value
+    shown = {
+        name: value for name, value in measured.items() if name not in ("rounds", "roofline", "by_processor_time", "epochs")
+    }
+    for part, words in (("roofline", "roofline"), ("by_processor_time", "by processor time")):
+        shown |= {f"{words} {name}": value for name, value in measured.get(part, {}).items()}
     for epoch in measured.get("epochs", []):
         values = "  ".join(f"{name} {value:.4g}" for name, value in epoch.items() if name != "epoch")
         shown[f"epoch {epoch['epoch']}"] = values

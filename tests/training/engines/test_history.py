@@ -143,8 +143,8 @@ class Naive:
 
 
 def had_before(batch: HistoryBatch, row: int) -> set[int]:
-    places = range(batch.row_first[row], batch.row_stop[row])
-    return {int(batch.events[place]) for place in places if batch.is_had[place]}
+    had = batch.had
+    return {int(had.items[place]) for place in range(had.start[row], had.stop[row]) if had.is_had[place]}
 
 
 MODELS = ("fm", "gml-fm", "gml-fm-md", "mf")

@@ -65,14 +65,14 @@ def test_it_takes_the_steps_of_the_general_engine(model: str, given: dict[str, o
 
 def _place(batches: HistoryBatches, batch: object, row: int) -> int:
     """A target that is alike: with the same item, earlier events and user attributes."""
-    n_before = int(batch.row_stop[row] - batch.row_first[row])  # type: ignore[attr-defined]
-    events = batch.events[batch.row_first[row] : batch.row_stop[row]]  # type: ignore[attr-defined]
+    had = batch.had  # type: ignore[attr-defined]
+    events = had.items[had.start[row] : had.stop[row]]
     for place in np.flatnonzero(batches.items == batch.targets[row]):  # type: ignore[attr-defined]
         start = batches.histories.starts[batches.users[place]]
         own = batches.histories.items[start : batches.stops[place]]
         attributes = batches.encoded.user.ids[batches.users[place]]
         is_alike = np.array_equal(attributes, batch.users.ids[row])  # type: ignore[attr-defined]
-        if is_alike and len(own) == n_before and np.array_equal(own, events):
+        if is_alike and np.array_equal(own, events):
             return int(place)
     raise AssertionError("no such target")
 

@@ -51,16 +51,22 @@ class Row:
 def rows_of(world: World, batch: HistoryBatch) -> Iterator[Row]:
     attributes = world.batches.encoded.user
     for row in range(len(batch)):
-        first, start, stop = int(batch.row_first[row]), int(batch.row_start[row]), int(batch.row_stop[row])
-        before = range(first, stop)
+        had, target = batch.had, int(batch.targets[row])
+        before = slice(had.start[row], had.stop[row])
+        # An event of the row's own pair may stand there: the target is never masked.
+        earlier = [
+            (item, is_had)
+            for item, is_had in zip(had.items[before].tolist(), had.is_had[before].tolist(), strict=True)
+            if not (world.batches.histories.excludes_own and item == target)
+        ]
         same = (attributes.values == batch.users.values[row, : attributes.values.shape[1]]).all(1)
         user = int(np.flatnonzero(same & (attributes.ids == batch.users.ids[row, : attributes.ids.shape[1]]).all(1))[0])
         yield Row(
             user,
-            int(batch.targets[row]),
-            batch.events[first:stop].tolist(),
-            batch.events[start:stop].tolist(),
-            {int(batch.events[event]) for event in before if batch.is_had[event]},
+            target,
+            [item for item, _ in earlier],
+            batch.events[batch.row_start[row] : batch.row_stop[row]].tolist(),
+            {item for item, is_had in earlier if is_had},
         )
 
 
@@ -152,6 +158,18 @@ def test_epochs_differ_and_repeat_by_the_seed() -> None:
     assert targets(first, 0) != targets(other, 0)
     masks = [np.concatenate([batch.is_kept for batch in first.epoch(epoch)]) for epoch in (0, 1)]
     assert len(masks[0]) != len(masks[1]) or (masks[0] != masks[1]).any()
+
+
+def test_what_was_before_the_windows_is_not_copied() -> None:
+    """But where a row's own pair is left out, whose window reaches further back by as much."""
+    for changes, length in (({}, 2), ({}, 5), ({"ties": "file"}, 3)):
+        here = world(unique_users(**changes), history_length=length, piece=3)
+        for batch in here.batches.epoch(0):
+            assert len(batch.events) <= len(batch) + length * (len(batch.pieces) - 1)
+            assert all(
+                (batch.had.stop - batch.had.start)[row] >= batch.row_stop[row] - batch.row_first[row] for row in range(3)
+            )
+        check_epoch(here)
 
 
 def test_the_share_of_events_left_out() -> None:

@@ -20,6 +20,7 @@ from gmlfm.data.attributes import AttributeTable
 from gmlfm.models.gradient import Attributes, GradientModel
 from gmlfm.models.history import in_role
 from gmlfm.training.engines.history_catalogue import Catalogue, at_level_of, is_due, take_items, with_ids_dropped
+from gmlfm.training.engines.history_items import EarlierItems, earlier_items, had_before
 from gmlfm.training.engines.history_ops import Columns, HistoryOps, Windows
 from gmlfm.training.engines.row_updates import RowUpdates
 from gmlfm.training.objectives import objective_named
@@ -65,7 +66,10 @@ class HistoryEngine:
         self._updates = RowUpdates(rows, self._ops.parts)
         n_candidates = len(self._candidates)
         self._takes_all = self._n_negatives == ALL_NEGATIVES or self._n_negatives >= n_candidates
-        self._catalogue = Catalogue(self._items, self._earlier, self._candidates, self._ids, self.spec, len(rows.table))
+        if self._takes_all:
+            self._catalogue = Catalogue(self._items, self._earlier, self._candidates, self._ids, self.spec, len(rows.table))
+            had = batches.histories
+            self._had_items = np.where(had.is_had, had.items, np.int32(len(self._items)))
 
     def run(self, batch: HistoryBatch, groups_per_step: int, loss: str | None = None) -> Iterator[tuple[float, int]]:
         yield self.step(batch), len(batch)
@@ -90,14 +94,15 @@ class HistoryEngine:
         model: Any = self.model  # one whose class says that it shares negatives
         drawn, rate = self._candidates, 0.0 if hides else self._hidden_rate
         if self._takes_all:
-            windows = self._whole_windows(batch)
+            windows, n_earlier = self._whole_windows(batch), (len(self._earlier),) * len(self.spec.roles)
             sides = [self._catalogue.roles_hidden(rate, rng)]
             sides += [self._catalogue.items(hides=True)] if hides else []
             sides.append(self._catalogue.items(hides=False))
             step, (user_side, role_side, *item_sides) = self._gather_catalogue(batch.users, sides)
         else:
             drawn = rng.choice(drawn, self._n_negatives, replace=False, shuffle=False)
-            windows, earlier = self._windows(batch)
+            earlier = earlier_items(batch, self.spec, self._distinct_items)
+            windows, n_earlier = earlier.windows, earlier.n_items
             items = take_items(self._items, np.concatenate([drawn, batch.targets]))
             sides = [batch.users, self._in_roles(earlier, rate, rng)]
             sides += [self._hidden(items, 1.0, rng)] if hides else []
@@ -105,7 +110,8 @@ class HistoryEngine:
         rows, n = model.transform_rows(step.leaf), len(drawn)
         # Under a softmax the user's linear term cancels, and with it that of the history.
         users = model.side_vectors(rows, user_side, is_user=True).vector
-        users = users + self._ops.role_sums(windows, self._role_vectors(rows, role_side)[..., 1:], summed=True)
+        role_vectors = [vectors[:, 1:] for vectors in self._role_vectors(rows, role_side, n_earlier)]
+        users = users + self._ops.role_sums(windows, role_vectors, summed=True)
         item = model.side_vectors(rows, item_sides[0], is_user=False)
         if hides:
             with torch.no_grad():
@@ -116,10 +122,9 @@ class HistoryEngine:
         loss = self._ops.softmax_loss(users, item.vector[:n], item.self_terms[:n], targets, batch.weights, columns)
         return replace(step, loss=loss)
 
-    def _role_vectors(self, rows: Tensor, role_side: Attributes) -> Tensor:
-        """(R, M, D): what each of the step's earlier items adds in each role."""
-        vectors = self.model.history_vectors(rows, role_side)
-        return vectors.view(len(self.spec.roles), -1, vectors.shape[-1])
+    def _role_vectors(self, rows: Tensor, role_side: Attributes, n_earlier: tuple[int, ...]) -> tuple[Tensor, ...]:
+        """By role, (M, D): what each of the step's earlier items adds."""
+        return torch.split(self.model.history_vectors(rows, role_side), list(n_earlier))
 
     def _columns(self, batch: HistoryBatch, drawn: Ints) -> Columns:
         """Masked are the items that a row's user had before, not the target."""
@@ -128,10 +133,11 @@ class HistoryEngine:
             of_item[self._drawn] = -1
             of_item[drawn] = np.arange(len(drawn), dtype=np.int32)
             self._drawn = drawn
-        mask_items = np.where(batch.is_had, batch.events, np.int32(len(self._items)))
         correction = 0.0 if self._takes_all else math.log(len(self._candidates) / len(drawn))
         target = of_item[batch.targets].astype(np.int64)
-        return Columns(of_item, target, mask_items, batch.row_first, batch.row_stop, correction)
+        if self._takes_all:
+            return Columns(of_item, target, self._had_items, batch.had.start, batch.had.stop, correction)
+        return Columns(of_item, target, *had_before(batch, of_item), correction)
 
     def _grouped(self, batch: HistoryBatch, rng: np.random.Generator) -> _Step:
         """Each target beside negatives of its own, or alone with its label: any loss, any model that reads attributes."""
@@ -144,26 +150,20 @@ class HistoryEngine:
             labels[:, 0] = 1.0
         else:
             labels = batch.labels[:, None]
-        windows, earlier = self._windows(batch)
+        earlier = earlier_items(batch, self.spec, self._distinct_items)
         rate, scored = self._hidden_rate, take_items(self._items, items.ravel())
         sides = [batch.users, self._hidden(scored, rate, rng), self._in_roles(earlier, rate, rng)]
         step, (user_side, item_side, role_side) = self._gather(sides)
         item_side = _in_groups(item_side, items.shape)
         transformed = model.transform_rows(step.leaf)
-        sums = self._ops.role_sums(windows, self._role_vectors(transformed, role_side), summed=False)
+        role_vectors = self._role_vectors(transformed, role_side, earlier.n_items)
+        sums = self._ops.role_sums(earlier.windows, role_vectors, summed=False)
         score_sets = model.scores_after(transformed, user_side, item_side, list(sums), self._role_fields())
         objective, truth = objective_named(self.loss, model), self._tensor(labels)
         weights = None if batch.weights is None else self._tensor(batch.weights)
         loss = torch.stack([objective(scores, truth, weights) for scores in score_sets]).sum()
         penalty = model.penalty(step.leaf, user_side, item_side)
         return replace(step, loss=loss if penalty is None else loss + penalty)
-
-    def _windows(self, batch: HistoryBatch) -> tuple[Windows, Ints]:
-        """The rows' windows among the events, as places among the distinct items of the events, and these items."""
-        if len(batch.events) == 0:
-            return Windows(batch.events, batch.is_kept, batch.row_start, batch.row_stop, batch.pieces), np.zeros(1, np.int32)
-        distinct, places = self._distinct_items(batch.events)
-        return Windows(places, batch.is_kept, batch.row_start, batch.row_stop, batch.pieces), distinct
 
     def _whole_windows(self, batch: HistoryBatch) -> Windows:
         """The rows' windows among the events, where the role vectors are those of all items."""
@@ -173,12 +173,13 @@ class HistoryEngine:
         """A share of the items with their ids hidden, so that the unknown row and the attributes learn what ids know."""
         return with_ids_dropped(items, self._ids.unknown_item, rate, self._ids.negative_only_row, rng)
 
-    def _in_roles(self, earlier: Ints, rate: float, rng: np.random.Generator) -> AttributeTable:
+    def _in_roles(self, earlier: EarlierItems, rate: float, rng: np.random.Generator) -> AttributeTable:
         """The earlier items by their rows in each role, role after role; in each a share with their ids hidden."""
-        items, unknown = take_items(self._earlier, earlier), self._ids.unknown_item
-        by_role = [in_role(items, self.spec, role) for role in range(len(self.spec.roles))]
-        dropped = [with_ids_dropped(side, unknown + self.spec.shift(role), rate, -1, rng) for role, side in enumerate(by_role)]
-        return AttributeTable(*(np.concatenate([getattr(side, name) for side in dropped]) for name in ("ids", "values")))
+        items, unknown, sides = take_items(self._earlier, earlier.items), self._ids.unknown_item, []
+        for role, n_items in enumerate(earlier.n_items):
+            side = in_role(AttributeTable(items.ids[:n_items], items.values[:n_items]), self.spec, role)
+            sides.append(with_ids_dropped(side, unknown + self.spec.shift(role), rate, -1, rng))
+        return AttributeTable(*(np.concatenate([getattr(side, name) for side in sides]) for name in ("ids", "values")))
 
     def _gather(self, tables: list[AttributeTable]) -> tuple[_Step, list[Attributes]]:
         """The distinct rows that some sides name, and the sides as places among them."""
@@ -189,14 +190,14 @@ class HistoryEngine:
             ids = places[start : start + side.ids.size].reshape(side.ids.shape)
             start += side.ids.size
             attributes.append(self._attributes(side, ids))
-        return _Step(numbers, self.rows.table[numbers].requires_grad_()), attributes
+        return _Step(numbers, self.rows.table.index_select(0, numbers).requires_grad_()), attributes
 
     def _gather_catalogue(self, users: AttributeTable, tables: list[AttributeTable]) -> tuple[_Step, list[Attributes]]:
         """The same, where a step reads the rows of all items in any case, which stand together at the table's end."""
         distinct, places = self._distinct_rows(users.ids.ravel())
         first = self._catalogue.first_row
         numbers = torch.from_numpy(np.concatenate([distinct, self._catalogue.rows]).astype(np.int64)).to(self.device)
-        leaf = torch.cat([self.rows.table[numbers[: len(distinct)]], self.rows.table[first:]]).requires_grad_()
+        leaf = torch.cat([self.rows.table.index_select(0, numbers[: len(distinct)]), self.rows.table[first:]]).requires_grad_()
         attributes = [self._attributes(users, places.reshape(users.ids.shape))]
         # Padding, which has x = 0, is taken for any row.
         attributes += [self._attributes(side, np.maximum(side.ids - first, 0) + len(distinct)) for side in tables]

@@ -3,6 +3,7 @@ many items, row block after row block. On a CPU by compiled kernels, elsewhere a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch.nn import functional
 
 from gmlfm.data.histories import History, ranges
 from gmlfm.kernels.cpu.parts import Parts
-from gmlfm.kernels.cpu.role_sums import CpuRoleSums
+from gmlfm.kernels.cpu.role_sums import CpuRoleSums, recent_starts
 from gmlfm.kernels.cpu.role_walks import PieceArrays
 from gmlfm.kernels.cpu.softmax_loss import CpuSoftmaxLoss
 from gmlfm.kernels.softmax_loss import SoftmaxColumns, SoftmaxRows, SoftmaxTargets
@@ -67,13 +68,14 @@ class HistoryOps:
             self._softmax = CpuSoftmaxLoss(self.parts)
             self._blas = ThreadpoolController()
 
-    def role_sums(self, windows: Windows, vectors: Tensor, *, summed: bool) -> Tensor:
-        """The weighted sums over rows' windows: vectors (R, M, D) -> (R, B, D); summed: over the roles, (B, D)."""
+    def role_sums(self, windows: Windows, vectors: Sequence[Tensor], *, summed: bool) -> Tensor:
+        """The weighted sums over rows' windows: vectors of the items by role, (M, D) each -> (R, B, D); summed: over the roles,
+        (B, D)."""
         if self._is_cpu:
             pieces = PieceArrays(windows.places, windows.is_kept, windows.start, windows.stop, windows.pieces)
-            sums: Tensor = _RoleSums.apply(vectors, self._sums, pieces, summed)  # type: ignore[no-untyped-call]
+            sums: Tensor = _RoleSums.apply(self._sums, pieces, summed, *vectors)  # type: ignore[no-untyped-call]
             return sums
-        by_role = torch.stack(_bag_sums(windows, self._spec, list(vectors)))
+        by_role = torch.stack(_bag_sums(windows, self._spec, vectors))
         return by_role.sum(0) if summed else by_role
 
     def softmax_loss(
@@ -104,13 +106,16 @@ class HistoryOps:
 
 class _RoleSums(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, vectors: Tensor, sums: CpuRoleSums, pieces: PieceArrays, summed: bool) -> Tensor:
+    def forward(ctx: Any, sums: CpuRoleSums, pieces: PieceArrays, summed: bool, *vectors: Tensor) -> Tensor:
         ctx.sums = sums
-        return torch.from_numpy(sums.forward(pieces, vectors.detach().numpy(), summed=summed))
+        # Loops over rows that lie apart would not become vector loops.
+        arrays = [of_items.detach().contiguous().numpy() for of_items in vectors]
+        return torch.from_numpy(sums.forward(pieces, arrays, summed=summed))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        return torch.from_numpy(ctx.sums.backward(grads[0].contiguous().numpy())), None, None, None
+        vector_grads = ctx.sums.backward(grads[0].contiguous().numpy())
+        return None, None, None, *(torch.from_numpy(grad) for grad in vector_grads)
 
 
 class _CpuSoftmax(torch.autograd.Function):
@@ -145,18 +150,20 @@ class _CpuSoftmax(torch.autograd.Function):
         return (*(None if grad is None else grad * grads[0] for grad in ctx.grads), None, None, None)
 
 
-def _bag_sums(windows: Windows, spec: HistorySpec, vectors: list[Tensor]) -> list[Tensor]:
+def _bag_sums(windows: Windows, spec: HistorySpec, vectors: Sequence[Tensor]) -> list[Tensor]:
     """As the compiled sums, by weighted bags: each window is read whole."""
-    flat, starts = ranges(windows.start, windows.stop)
-    history = History(starts, windows.places[flat])
-    is_kept = windows.is_kept[flat]
-    owners = np.repeat(np.arange(len(history)), history.lengths)
     sums = []
     for role, of_items in zip(spec.roles, vectors, strict=True):
+        start = windows.start
+        if role == "recent":
+            start = recent_starts(windows.is_kept, windows.start, windows.stop, spec.half_life)
+        flat, starts = ranges(start, windows.stop)
+        history = History(starts, windows.places[flat])
         bags = role_bags(history, role, spec)
         weights = bags.weights
         if role != "last":
-            weights = weights * is_kept
+            owners = np.repeat(np.arange(len(history)), history.lengths)
+            weights = weights * windows.is_kept[flat]
             norms = np.sqrt(np.bincount(owners, weights.astype(np.float64) ** 2, minlength=len(history)))
             weights = (weights / np.maximum(norms, 1e-30)[owners]).astype(np.float32)
         items, offsets = (

@@ -24,15 +24,26 @@ _STEPS_PER_EPOCH, _SMALLEST_BATCH, _LARGEST_BATCH = 80, 64, 2048  # small data w
 
 
 @dataclass(frozen=True)
+class Had:
+    """All that users did before some rows, in place: row b's events are items[start[b]:stop[b]], of which the user had those
+    where is_had."""
+
+    items: Ints
+    is_had: npt.NDArray[np.bool_]
+    start: Longs
+    stop: Longs
+
+
+@dataclass(frozen=True)
 class HistoryBatch:
     """The targets of one step, and their histories. B rows in P pieces; a piece is some consecutive targets of one user.
 
     users: attributes with the context of each row (B, F). targets: (B,) items. labels, weights: (B,) or None.
-    events: (E,) items, the pieces' one after another, each with all that its user did before its last target, oldest first;
-    is_kept: (E,) the dropout mask; is_had: (E,) whether the user had the item. row_first, row_start, row_stop: (B,) where a
-    row's piece begins among the events, where the window of its history begins, and where its history ends.
-    pieces: (P + 1,) the rows of each piece. negatives: (B, G) items beside each target, or None where the step shares them.
-    number: of the step within its epoch, by which draws are seeded.
+    events: (E,) items, the pieces' one after another, each with what its user did from the window of its first target to its
+    last target, oldest first; is_kept: (E,) the dropout mask; is_had: (E,) whether the user had the item. row_first, row_start,
+    row_stop: (B,) where a row's piece begins among the events, where the window of its history begins, and where its history
+    ends. pieces: (P + 1,) the rows of each piece. negatives: (B, G) items beside each target, or None where the step shares
+    them. had: all that users did before, however long ago. seed: of the step's draws.
     """
 
     users: AttributeTable
@@ -49,6 +60,7 @@ class HistoryBatch:
     negatives: Ints | None
     moments: Longs | None
     seed: tuple[int, ...]
+    had: Had
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -57,9 +69,12 @@ class HistoryBatch:
 class HistoryBatches:
     """Every training row is a target, with the visible rows before it as history, never itself or later ones.
 
-    Of a share of the pieces (cold_start_rate) the history is hidden, so that users without any are trained for: their windows
-    are empty, while what they had stays masked.
+    What a step costs does not grow with what its users did before their windows, which is not copied. Of a share of the pieces
+    (cold_start_rate) the history is hidden, so that users without any are trained for: their windows are empty, while what
+    they had stays masked.
     """
+
+    copies_all_events = False  # of a piece, not only those of its windows
 
     def __init__(
         self,
@@ -171,6 +186,10 @@ class HistoryBatches:
         places, pieces = ranges(starts, ends)
         begin, end = histories.starts[self.users[starts]], self.stops[ends - 1]
         end = np.maximum(begin, end)
+        if not self.copies_all_events:
+            # Where events are left out below, a window reaches further back than its length.
+            window = np.maximum(begin, self.stops[starts] - self.spec.length)
+            begin = np.where(self.stands_alone[starts], begin, window)
         flat, event_starts = ranges(begin, end)
         sizes = ends - starts
         shift = np.repeat(event_starts[:-1] - begin, sizes)
@@ -207,6 +226,7 @@ class HistoryBatches:
             negatives,
             None,
             seed,
+            Had(histories.items, histories.is_had, histories.starts[self.users[places]], self.stops[places]),
         )
 
 

@@ -14,6 +14,8 @@ class SequenceBatches(HistoryBatches):
     has half of a full sequence before it at least: where such a user is scored, the sequence is full.
     """
 
+    copies_all_events = True  # its mask is of all that a piece's user had
+
     def _piece_starts(self, rng: np.random.Generator) -> Longs:
         histories, length = self.histories, self.spec.length
         half = max(1, length // 2)
