@@ -53,7 +53,7 @@ def losses_and_scores(data: Dataset, model_name: str, **changes: Any) -> tuple[d
     for place in range(len(batches.rows)):
         batch = batches._batch(np.array([place]), np.array([place + 1]), rng, (5, place))
         drawn = np.random.default_rng(batch.seed)
-        step = engine._shared(batch, drawn) if batch.negatives is None else engine._grouped(batch, drawn)
+        step = engine._shared(batch, drawn, hides=False) if batch.negatives is None else engine._grouped(batch, drawn)
         losses[int(batches.rows[place])] = float(step.loss.detach())
     rows = np.flatnonzero(~future_of(data))
     ranker = ModelRanker(model, inputs.encoded, histories=Histories.of(data))

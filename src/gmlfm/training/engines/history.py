@@ -120,7 +120,8 @@ class HistoryEngine:
         targets = None if self._takes_all else (item.vector[n:], item.self_terms[n:])
         columns = self._columns(batch, drawn)
         loss = self._ops.softmax_loss(users, item.vector[:n], item.self_terms[:n], targets, batch.weights, columns)
-        return replace(step, loss=loss)
+        penalty = model.penalty(step.leaf, user_side, item_sides[0])
+        return replace(step, loss=loss if penalty is None else loss + penalty)
 
     def _role_vectors(self, rows: Tensor, role_side: Attributes, n_earlier: tuple[int, ...]) -> tuple[Tensor, ...]:
         """By role, (M, D): what each of the step's earlier items adds."""
