@@ -108,8 +108,9 @@ def measure(task: Task, against: Sequence[str], rounds: int, seconds: float) -> 
         measured["by_processor_time"] = {
             "instances_per_second": statistics.median(busy["ours"]),
             **_of_sgemm(about["softmax_operations"], replies["ours"], products, "busy"),
-            **{"ratio": _median_ratio(busy["ours"], busy[way]) for way in against},
         }
+        for way in against:
+            measured["by_processor_time"]["ratio"] = _median_ratio(busy["ours"], busy[way])
     return measured
 
 
