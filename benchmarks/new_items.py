@@ -117,7 +117,11 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--regimes", nargs="+", choices=list(REGIMES), default=list(REGIMES))
+    parser.add_argument(
+        "--set", nargs="+", default=[], metavar="NAME=VALUE", help="more settings, such as history=last,recent,past"
+    )
     options = parser.parse_args()
+    more = dict(setting.split("=", 1) for setting in options.set)
     data = made(options.seed) if options.data == "made" else load_dataset(options.data, data_root=options.data_root)
     future = cut(data, options.share)
     share = float(future.choices["new"].mean())  # type: ignore[arg-type]
@@ -132,6 +136,7 @@ def main() -> None:
                 "seed": options.seed,
                 "threads": 1,
                 "loss": loss,
+                **more,
             }
             shown = "  ".join(f"{name} {value:.3f}" for name, value in measure(future, settings, REGIMES[regime]).items())
             print(f"{options.model} {loss:9} refit {regime:10}  {shown}", flush=True)

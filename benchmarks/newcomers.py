@@ -3,6 +3,7 @@ them, each seed with a split of its own.
 
     python benchmarks/newcomers.py ml-1m --data-root DIR --runs runs/newcomers --part validation
 
+A way may also be a model with settings, such as --ways fm "fm history=last,recent,past lr=0.005 epochs=30 history_dropout=0.5".
 Runs that are in the folder already are not trained again.
 """
 
@@ -24,7 +25,7 @@ def main() -> None:
     parser.add_argument("--part", choices=["validation", "test"], default="validation")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     ways = ["popularity", "cold_start_rate=0", "cold_start_rate=0.1"]
-    parser.add_argument("--ways", nargs="+", default=ways, help="popularity, or cold_start_rate=SHARE")
+    parser.add_argument("--ways", nargs="+", default=ways, help="popularity, cold_start_rate=SHARE, or a model with settings")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=50)
     options = parser.parse_args()
@@ -46,11 +47,14 @@ def main() -> None:
 
 
 def recommender(way: str, seed: int, options: argparse.Namespace, data: Dataset) -> Recommender:
-    folder = options.runs / f"{way}-{seed}"
+    folder = options.runs / f"{way.replace(' ', '-')}-{seed}"
     if (folder / "run.json").exists():
         return Recommender.load(folder)
     if way == "popularity":
         untrained = Recommender("popularity")
+    elif not way.startswith("cold_start_rate="):
+        model, *settings = way.split()
+        untrained = Recommender(model, seed=seed, threads=options.threads, **dict(text.split("=", 1) for text in settings))
     else:
         rate = float(way.removeprefix("cold_start_rate="))
         untrained = Recommender("gml-fm", seed=seed, threads=options.threads, epochs=options.epochs, cold_start_rate=rate)

@@ -141,7 +141,7 @@ def test_a_run_with_histories_shows_what_each_earlier_item_adds(
     assert f"{strongest['value']:+.4f}" in shown
     assert "after " in (tmp_path / "why.svg").read_text()
     assert main([*command, "--against", "mean"]) == 0
-    assert "past.item" in capsys.readouterr().out
+    assert "past." in capsys.readouterr().out  # by fields, roles and all
     assert main(["explain", run, "--user", "b0000003", "--item", best, "--json"]) == 0
     without = json.loads(capsys.readouterr().out)
     assert "by_event" not in without

@@ -28,6 +28,14 @@ DRAWINGS: dict[str, tuple[Callable[[], Figure], list[str]]] = {
         ["fm", "mf", "0.2000", "NDCG@10", "0.15", "0.25"],  # a dot's figure, the axis, its ticks
     ),
     "a single value": (lambda: pictures.intervals({"fm": (0.0, 0.0, 0.0)}), ["fm", "0.0000"]),
+    "lines with intervals": (
+        lambda: pictures.lines_with_intervals(
+            {"fm": {0: (0.1, 0.2, 0.3), 10: (0.3, 0.4, 0.5)}, "popularity": {0: (0.1, 0.1, 0.1), 10: (0.1, 0.1, 0.1)}},
+            "rows given",
+            "ndcg@10",
+        ),
+        ["fm", "popularity", "rows given", "ndcg@10", "0", "10"],
+    ),
     "signed bars": (
         lambda: pictures.signed_bars({"a x b": 0.5, "<c> & $d": -0.25}),
         ["a x b", "<c> & $d", "+0.5000", "-0.2500"],

@@ -26,7 +26,7 @@ def test_the_settings_of_a_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(set(row) == KEYS for row in rows.values())
     assert all(row["meaning"] for row in rows.values())
     assert (rows["k"]["kind"], rows["k"]["default"], rows["k"]["range"], rows["k"]["of"]) == ("int", 64, "1 to 10,000", "model")
-    assert {row["of"] for row in rows.values()} == {"model", "training", "batches"}
+    assert {row["of"] for row in rows.values()} == {"model", "training", "batches", "history"}
     assert main(["settings", "gml-fm"]) == 0
     shown = capsys.readouterr().out
     for text in ("Settings of the model", "factors of each attribute", "1 to 10,000"):

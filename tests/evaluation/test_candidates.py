@@ -262,3 +262,15 @@ def test_who_knows_only_which_items_have_training_rows_is_at_chance_among_newcom
         chance = 0.10 if protocol == "sampled" else (10 / counts).mean()
         assert evaluation.metrics["hr@10"] == pytest.approx(chance)
         assert {"warm-warm", "warm-new"} <= set(evaluation.groups)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("part", ["validation", "test"])
+@pytest.mark.parametrize("protocol", ["full", "paper"])
+def test_rows_that_are_ranked_like_a_part_have_its_candidates(listed: bool, part: str, protocol: str) -> None:
+    data = sold_once(listed=listed)
+    split = make_split(data, "global-time")
+    of_part = Candidates.of_part(data, split, part, protocol)
+    like_part = Candidates.like_part(data, split, part, protocol, of_part.rows[::2])
+    assert like_part.rows.tolist() == of_part.rows[::2].tolist()
+    assert candidate_sets(like_part) == candidate_sets(of_part)[::2]

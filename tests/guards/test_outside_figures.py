@@ -30,19 +30,35 @@ def choices(data: Dataset, rows: np.ndarray) -> Matrix:
     return x
 
 
+def earlier_choices(data: Dataset, rows: np.ndarray, tested: np.ndarray) -> Matrix:
+    """Tested rows x items, 1 where the user chose the item in some `rows` before, where times tell what was before, and else
+    in any of them."""
+    h, has_times = np.zeros((len(tested), len(data.items))), "time" in data.interactions.columns
+    for place, row in enumerate(tested):
+        for other in rows:
+            is_own = data.item_numbers[other] == data.item_numbers[row]
+            if has_times:
+                is_earlier = data.interactions["time"][int(other)] < data.interactions["time"][int(row)]
+            else:
+                is_earlier = not is_own
+            if data.user_numbers[other] == data.user_numbers[row] and is_earlier:
+                h[place, data.item_numbers[other]] = 1.0
+    return h
+
+
 def popularity(x: Matrix, n_rows: Matrix) -> Matrix:
     return np.tile(n_rows, (len(x), 1))
 
 
-def ease(x: Matrix, l2: float) -> Matrix:
-    """Steck 2019, algorithm 1: B = I - P diag(1 / diag P), P = (X'X + l2 I)^-1; scores X B."""
+def ease(x: Matrix, h: Matrix, l2: float) -> Matrix:
+    """Steck 2019, algorithm 1: B = I - P diag(1 / diag P), P = (X'X + l2 I)^-1; scores H B of the histories H."""
     p = np.linalg.inv(x.T @ x + l2 * np.eye(x.shape[1]))
     b = -p / np.diag(p)
     np.fill_diagonal(b, 0.0)
-    return x @ b
+    return h @ b
 
 
-def item_knn(x: Matrix, neighbours: int, shrink: float) -> Matrix:
+def item_knn(x: Matrix, h: Matrix, neighbours: int, shrink: float) -> Matrix:
     """Cosine of the items' columns with a shrinkage term; of each item the most similar ones, ties to the earlier item."""
     norms = np.sqrt((x**2).sum(0))
     similar = (x.T @ x) / (norms[:, None] * norms + shrink + 1e-300)
@@ -50,11 +66,11 @@ def item_knn(x: Matrix, neighbours: int, shrink: float) -> Matrix:
     order = np.argsort(-similar, axis=1, kind="stable")[:, :neighbours]
     kept = np.zeros_like(similar)
     np.put_along_axis(kept, order, np.take_along_axis(similar, order, axis=1), axis=1)
-    return x @ kept.T
+    return h @ kept.T
 
 
 def places(data: Dataset, scores: Matrix, rows: np.ndarray) -> tuple[Matrix, Matrix]:
-    """Of ordinary data: how many items score above the tested one, and as it; what the user chose elsewhere is left out,
+    """Of ordinary data and the scores of each tested row: how many items score above the tested one, and as it; what the user chose elsewhere is left out,
     where repeats are kept only what the user chose in other tested rows."""
     above, tied = np.empty(len(rows)), np.empty(len(rows))
     keeps = data.schema.interactions.repeats == "keep"
@@ -63,8 +79,8 @@ def places(data: Dataset, scores: Matrix, rows: np.ndarray) -> tuple[Matrix, Mat
         user, target = data.user_numbers[row], data.item_numbers[row]
         is_candidate = np.isin(np.arange(len(data.items)), data.item_numbers)
         is_candidate[data.item_numbers[hidden[data.user_numbers[hidden] == user]]] = False
-        above[place] = (scores[user, is_candidate] > scores[user, target]).sum()
-        tied[place] = (scores[user, is_candidate] == scores[user, target]).sum()
+        above[place] = (scores[place, is_candidate] > scores[place, target]).sum()
+        tied[place] = (scores[place, is_candidate] == scores[place, target]).sum()
     return above, tied
 
 
@@ -78,11 +94,12 @@ def hr_and_ndcg(above: Matrix, tied: Matrix) -> tuple[float, float]:
     return float(np.mean(hits)), float(np.mean(gains))
 
 
-def outside_scores(name: str, data: Dataset, rows: np.ndarray) -> Matrix:
+def outside_scores(name: str, data: Dataset, rows: np.ndarray, h: Matrix) -> Matrix:
+    """Learned from some rows, for users with the histories h."""
     x = choices(data, rows)
     if name == "popularity":
-        return popularity(x, np.bincount(data.item_numbers[rows], minlength=len(data.items)).astype(float))
-    return ease(x, 30.0) if name == "ease" else item_knn(x, 15, 3.0)
+        return popularity(h, np.bincount(data.item_numbers[rows], minlength=len(data.items)).astype(float))
+    return ease(x, h, 30.0) if name == "ease" else item_knn(x, h, 15, 3.0)
 
 
 SETTINGS = {"popularity": {}, "ease": {"l2": 30.0}, "item-knn": {"neighbours": 15, "shrink": 3.0}}
@@ -96,9 +113,10 @@ def test_closed_forms_score_as_their_formulas_say(shape: str, split: str, refit:
     recommender = Recommender(name, **SETTINGS[name]).fit(data, split, refit=refit)
     of_data = make_split(data, split)
     rows = np.concatenate([of_data.train, of_data.validation]) if refit else of_data.train
-    expected = outside_scores(name, data, rows)
+    everything = np.arange(data.n_interactions)
+    expected = outside_scores(name, data, rows, choices(data, everything))
     users, items = np.arange(len(data.users), dtype=np.int32), np.arange(len(data.items), dtype=np.int32)
-    has_history = np.isin(users, data.user_numbers[rows])  # others are offered what is popular
+    has_history = np.isin(users, data.user_numbers[everything])  # others are offered what is popular
     scores = recommender.fitted.ranker.score_all(users, items)
     np.testing.assert_allclose(scores[has_history], expected[has_history], atol=1e-4)
 
@@ -109,8 +127,10 @@ def test_and_are_measured_as_the_definitions_say(shape: str, name: str) -> None:
     data = data_of(shape)
     recommender = Recommender(name, **SETTINGS[name]).fit(data, "leave-one-out")
     metrics = recommender.evaluate(protocol="full").metrics
-    rows = make_split(data, "leave-one-out").test
-    scores = outside_scores(name, data, make_split(data, "leave-one-out").train)
+    split = make_split(data, "leave-one-out")
+    rows = split.test
+    before = earlier_choices(data, np.concatenate([split.train, split.validation, split.unused]), rows)
+    scores = outside_scores(name, data, split.train, before)
     hr, ndcg = hr_and_ndcg(*places(data, np.round(scores, 7), rows))  # another order of summation must not part ties
     assert metrics["hr@10"] == pytest.approx(hr, abs=1e-3)
     assert metrics["ndcg@10"] == pytest.approx(ndcg, abs=1e-3)

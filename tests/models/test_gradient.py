@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.errors import OptionError
-from gmlfm.models.base import FitReport, Inputs, ItemSide, UserSide
+from gmlfm.models.base import FitReport, HistorySpec, Inputs, ItemSide, UserSide
 from gmlfm.models.deepfm import DeepFM
 from gmlfm.models.fm import FM
 from gmlfm.models.gradient import Attributes, GradientModel, gather
@@ -246,3 +246,13 @@ def test_newcomers_go_by_attributes_or_by_the_unknown_row() -> None:
 
     assert Sums.newcomers() == "attributes"
     assert ByIds.newcomers() == "the unknown row"
+
+
+def test_a_row_is_fitted_to_newcomers_unless_their_history_is_read() -> None:
+    model = attached(FM, k=K)
+    assert model.folds_in
+    model._history = HistorySpec(("last",), 5.0, 10, 3)
+    assert not model.folds_in
+    model = attached(Sums)
+    model.whole_table = True
+    assert not model.folds_in

@@ -214,12 +214,12 @@ def test_kept_vectors_give_the_same_sums_as_those_of_the_items_at_hand(
         kept = sums()
         for _ in range(N_ITEMS):
             last = kept(history)
-        assert kept._kept is not None
+        assert kept._cached is not None
         monkeypatch.setattr(role_sums, "_MOST_NUMBERS_KEPT", 0)
         new = sums()
         for _ in range(N_ITEMS):
             each_time = new(history)
-        assert new._kept is None
+        assert new._cached is None
         for left, right in zip(last, each_time, strict=True):
             torch.testing.assert_close(left, right)
 

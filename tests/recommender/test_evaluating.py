@@ -12,7 +12,8 @@ from gmlfm import Dataset, Recommender, load_dataset, make_split
 from gmlfm.errors import DataError, OptionError
 from gmlfm.evaluation import metrics as evaluation_metrics
 from gmlfm.evaluation.protocols import evaluate_held_out
-from gmlfm.recommender.evaluating import _over_catalogue, baseline_name, evaluate_part
+from gmlfm.recommender import evaluating
+from gmlfm.recommender.evaluating import _over_catalogue, baseline_name, evaluate_curve, evaluate_part
 from tests.recommender.conftest import QUICK
 from tests.training.sampling.test_instances import single_sales
 
@@ -244,3 +245,74 @@ def test_the_training_mean_beside_predictions(board: Dataset, task: str) -> None
     assert len(np.unique(some.users)) == 3
     assert "a sample of 3 of" in some.notes[0]
     assert set(some.errors) == {"rmse", "mae"}
+
+
+@pytest.fixture(scope="module")
+def newcomers() -> Dataset:
+    """70 users of two kinds: each goes through 20 of the 60 items of their kind, in an order of their own."""
+    rng = np.random.default_rng(0)
+    rows = [
+        (f"u{user}", f"i{2 * item + user % 2}", time)
+        for user in range(70)
+        for time, item in enumerate(rng.permutation(60)[:20])
+    ]
+    schema = {"interactions": {"user": "u", "item": "i", "time": "t"}}
+    return Dataset.from_tables(pl.DataFrame(rows, schema=["u", "i", "t"], orient="row"), schema=schema)
+
+
+SPLIT = {"share": 0.2, "validation_share": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [("item-knn", {}), ("fm", {"history": "last,past", "n_negatives": "all"}), ("fm", {"history": "none"}), ("popularity", {})],
+)
+def test_a_newcomer_is_known_by_what_is_given(newcomers: Dataset, model: str, settings: dict[str, Any]) -> None:
+    """One row says which half of the items is theirs; popularity cannot tell, whatever is given."""
+    trains = model == "fm"
+    quick = {**QUICK, "epochs": 20, "lr": 0.05, "history_dropout": 0.5} if trains else {"threads": 1}
+    recommender = Recommender(model, **{**quick, **settings}).fit(newcomers, split="newcomers", split_options=SPLIT)
+    curve = recommender.newcomer_curve((0, 1, 8), part="validation", cutoffs=(10, 40))
+    hits = curve.metric("hr@40")
+    assert list(hits) == [0, 1, 8]
+    if model == "popularity":
+        assert hits == dict.fromkeys((0, 1, 8), curve.baseline.metrics["hr@40"])
+    else:
+        assert hits[8] > hits[0] + 0.2
+        assert hits[8] > 0.9
+    first = curve.points[0]
+    assert first.users.tolist() == curve.points[8].users.tolist()
+    assert not np.isin(first.users, newcomers.user_numbers[recommender.fitted.split.train]).any()
+    shown = str(curve)
+    assert f"full: a target of each of {len(first.rows)} newcomers" in shown
+    assert f"{hits[8]:.4f}" in shown
+    assert "popularity" in shown
+
+
+def test_a_curve_of_a_sample_of_newcomers(newcomers: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    recommender = Recommender("fm", **{**QUICK, "history": "none"}).fit(newcomers, split="newcomers", split_options=SPLIT)
+    monkeypatch.setattr(evaluating, "_MOST_FOLDED", 5)
+    done: list[tuple[int, int]] = []
+    curve = evaluate_curve(recommender.fitted, (0, 2), "full", "test", 0, (10,), None, lambda n, of: done.append((n, of)))
+    assert done == [(5, 10), (10, 10)]
+    assert len(curve.points[2].rows) == 5
+    assert "a sample of 5 of" in curve.notes[-1]
+    some = recommender.newcomer_curve((0, 2), users=3, seed=1)
+    assert len(some.points[0].rows) == 3
+    knn = Recommender("item-knn", threads=1).fit(newcomers, split="newcomers", split_options=SPLIT)
+    assert len(knn.newcomer_curve((0, 2)).points[0].rows) > 5
+
+
+def test_a_curve_needs_users_of_whom_nothing_was_learned(newcomers: Dataset, board: Dataset) -> None:
+    fitted = Recommender("popularity").fit(newcomers, split="newcomers", split_options=SPLIT, refit=True)
+    with pytest.raises(DataError, match="'newcomers' has no validation users of whom nothing was learned"):
+        fitted.newcomer_curve(part="validation")
+    assert fitted.newcomer_curve((0, 3)).points[3].protocol == "full"
+    everything = Recommender("popularity").fit(newcomers, split="newcomers", split_options=SPLIT, refit="all")
+    with pytest.raises(OptionError, match="nobody is new to it"):
+        everything.newcomer_curve()
+    ratings = Recommender("fm", "rating", k=4, epochs=1, threads=1).fit(board, "random")
+    with pytest.raises(OptionError, match="the run's task is 'rating'"):
+        ratings.newcomer_curve()
+    with pytest.raises(OptionError, match="did you mean 'full'"):
+        fitted.newcomer_curve(protocol="ful")

@@ -272,3 +272,18 @@ def test_a_reader_who_saw_what_a_writer_took_back_begins_again(log: EventLog) ->
     assert reader.observed() == []
     EventLog(log.path).append_observed(ROWS[:1])
     assert reader.observed() == ROWS[:1]
+
+
+def test_observed_rows_leave_the_log_as_often_as_they_are_given(log: EventLog) -> None:
+    rows = [("u", "i", None, None), ("u", "j", 3, "click"), ("u", "i", None, None), ("v", "i", 4.5, None)]
+    log.append_observed(rows[:2])
+    log.append_observed(rows[2:])
+    before = log.path.read_text()
+    text = log.text_without_rows([rows[0], rows[1]])
+    assert log.path.read_text() == before
+    log.path.write_text(text)
+    for reader in (log, EventLog(log.path)):
+        assert reader.observed() == rows[2:]
+        assert [event["kind"] for event in reader.events()] == ["log", "sold", "back"]
+    log.append_observed(rows[:1])
+    assert EventLog(log.path).observed() == [*rows[2:], rows[0]]

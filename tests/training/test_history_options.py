@@ -93,6 +93,8 @@ def test_negatives_are_all_items_or_many_or_those_of_a_row() -> None:
     assert resolved("nfm", history="last", n=20).batches.n_negatives == 20
     assert resolved(history="last", changes=True).batches.n_negatives == 64
     assert resolved(history="last", changes=True, n_negatives=200).batches.n_negatives == 200
+    assert resolved("sasrec").batches.n_negatives == ALL_NEGATIVES
+    assert resolved("sasrec", changes=True).batches.n_negatives == 64
     assert resolved(history="last", loss="squared").batches.n_negatives == made(loss="squared").batches.n_negatives
 
 
@@ -103,6 +105,7 @@ def test_negatives_are_all_items_or_many_or_those_of_a_row() -> None:
         {"history": "last", "changes": True},
         {"history": "auto", "ordered": False},
         {"name": "nfm", "history": "last"},
+        {"name": "sasrec", "changes": True},
     ],
 )
 def test_all_negatives_are_refused_where_rows_cannot_share_them(given: dict[str, Any]) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gmlfm.recommender import Recommender
 
 _OUT = "runs/demo"
+_EPOCHS_WITH_HISTORY, _WITH_HISTORY = 6, "fm, with histories"
 NEWCOMER = {"age": "20-29", "region": "Osaka"}
 # Any order that knows nothing, ten places of a hundred: 10 / 100, and the sum of 1 / log2(place + 1) over ten places / 100.
 CHANCE = {"hr@10": 0.1, "ndcg@10": sum(1 / math.log2(place + 1) for place in range(1, 11)) / 100}
@@ -37,8 +38,9 @@ def add_to(commands: Any) -> None:
         commands,
         "demo",
         "train, evaluate and recommend on the built-in market",
-        "About a minute: the built-in second-hand market, GML-FM trained on it, a table against popularity and the "
-        "oracle's ceiling, recommendations for a buyer and for a newcomer, and a report page with pictures.",
+        "About two minutes: the built-in second-hand market, gml-fm trained on who and what, fm on what buyers did before, "
+        "too, a table against popularity and the oracle's ceiling, a buyer whose next purchase changes the list, a newcomer, "
+        "and a report page with pictures.",
         ["gmlfm demo", "gmlfm demo --users 500 --epochs 3 --out runs/small"],
     )
     parser.add_argument("--out", default=_OUT, metavar="DIR", help=f"the run folder (default: {_OUT}, replaced each time)")
@@ -86,8 +88,11 @@ def run(options: argparse.Namespace) -> None:
     console.print(
         "Trained on what was sold first, tested on what was sold last, among listings that could be had at that moment."
     )
-    console.rule("2. Training gml-fm")
-    model = Recommender("gml-fm", seed=0, epochs=options.epochs, patience=2)
+    console.rule("2. Training")
+    console.print("gml-fm, on who and what:")
+    plain = Recommender("gml-fm", seed=0, epochs=options.epochs, patience=2).fit(data, observer=EpochLines(console))
+    console.print("fm, on what buyers did before, too:")
+    model = Recommender("fm", seed=0, epochs=min(options.epochs, _EPOCHS_WITH_HISTORY))
     force = options.force or options.out == _OUT
     model.fit(data, out=options.out, force=force, observer=EpochLines(console))
     popular = Recommender("popularity").fit(data)
@@ -95,7 +100,8 @@ def run(options: argparse.Namespace) -> None:
     fitted = model.fitted
     scorers: dict[str, Ranker] = {
         "popularity": popular.fitted.ranker,
-        "gml-fm": fitted.ranker,
+        "gml-fm": plain.fitted.ranker,
+        _WITH_HISTORY: fitted.ranker_of("test"),
         "the oracle, who knows every taste": OracleScores(market, data),
     }
     evaluations = {}
@@ -109,20 +115,30 @@ def run(options: argparse.Namespace) -> None:
     for name, metrics in results.items():
         table.add_row(name, f"{metrics['hr@10']:.3f}", f"{metrics['ndcg@10']:.3f}")
     console.print(table)
-    for note in evaluations["gml-fm"].notes:
+    for note in evaluations[_WITH_HISTORY].notes:
         console.print(f"[dim]{verbatim(note)}[/]")
     console.rule("4. Recommendations")
     buyer = data.users.ids[int(fitted.data.user_numbers[fitted.split.test[0]])]
     with activity("recommending"):
         for_buyer, for_newcomer = model.recommend([buyer], 10), model.recommend_for(NEWCOMER, n=10)
-    _show(console, f"Buyer {buyer}, who bought: {'; '.join(_bought(data, buyer)[:3])}; ...", for_buyer)
-    _show(console, f"Somebody new, {' '.join(NEWCOMER.values())}", for_newcomer)
+    _show(console, f"Buyer {buyer}, who last bought: {'; '.join(_bought(data, buyer)[-3:])}", for_buyer)
     with activity("explaining"):
         contrast = model.contrast(buyer, for_buyer["item"][0])
+        earlier = model.explain(buyer, for_buyer["item"][0]).by_event()
     why = {field_names(fields): value for fields, value in list(contrast.items())[:6]}
     console.print(f"Why the first for {buyer}? More than the catalogue's mean by:")
     for fields, value in why.items():
         console.print(f"  {value:+.3f}  {verbatim(fields)}", highlight=False)
+    titles = dict(zip(data.items.ids.to_list(), _titles(data), strict=True))
+    strongest = max(earlier, key=lambda item: earlier[item])
+    console.print(f"Most of it after: {verbatim(titles[str(strongest)])} ({earlier[strongest]:+.3f})", highlight=False)
+    bought = for_buyer["item"][0]
+    model.observe({"user": buyer, "item": bought})
+    with activity("recommending"):
+        changed = model.recommend([buyer], 10)
+    n_new = len(set(changed["item"].to_list()) - set(for_buyer["item"].to_list()))
+    _show(console, f"The same buyer, having bought {titles[bought]}: {n_new} of 10 are new", changed)
+    _show(console, f"Somebody new, {' '.join(NEWCOMER.values())}", for_newcomer)
     path = Path(options.out) / "report.html"
     with activity("drawing the report"):
         _report(model, data, summary, results, for_buyer, for_newcomer, buyer, why).write(path)
@@ -152,9 +168,15 @@ def _show(console: Console, title: str, rows: pl.DataFrame) -> None:
 
 
 def _bought(data: Dataset, buyer: str) -> list[str]:
-    number = data.users.ids.to_list().index(buyer)
+    """In the order of time."""
+    number, titles = data.users.ids.to_list().index(buyer), _titles(data)
+    rows = data.order_in_time(np.flatnonzero(data.user_numbers == number))
+    return [titles[int(item)] for item in data.item_numbers[rows]]
+
+
+def _titles(data: Dataset) -> list[str]:
     assert data.items.titles is not None
-    return [data.items.titles[int(item)] for item in data.item_numbers[data.user_numbers == number]]
+    return data.items.titles.to_list()
 
 
 def _report(

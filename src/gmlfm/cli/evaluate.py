@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from gmlfm.cli.options import add_command, add_run, comma_list, load_run, shared_options
+from gmlfm.cli.newcomer_curve import INTERVAL, add_curve, check_curve_options, show_curve
+from gmlfm.cli.options import add_command, add_picture, add_run, comma_list, load_run, shared_options
 from gmlfm.cli.output import console_for, note, print_json, verbatim
 from gmlfm.errors import OptionError
 from gmlfm.progress import activity
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from gmlfm.fitting import FittedRun
 
 _HOW = {"full": "each item among all candidates", "sampled": "each item among 99 others", "paper": "as published"}
-INTERVAL = "normal, over users"
 
 
 def add_to(commands: Any) -> None:
@@ -33,6 +33,7 @@ def add_to(commands: Any) -> None:
             "gmlfm evaluate runs/demo",
             "gmlfm evaluate runs/demo --protocol sampled --cutoffs 5,10,20 --json",
             "gmlfm evaluate runs/large --users 2000",
+            "gmlfm evaluate runs/mine --curve --protocol sampled --picture curve.svg",
             "gmlfm evaluate runs/mine --model my_package.my_module:MyModel",
         ],
     )
@@ -42,6 +43,8 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--cutoffs", metavar="N,...", help="lengths of the list that metrics look at, such as 5,10,20")
     parser.add_argument("--users", type=int, metavar="N", help="a seeded sample of so many tested users (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="of the sampled candidates and users (default: 0)")
+    add_curve(parser)
+    add_picture(parser)
     shared_options(parser)
     parser.set_defaults(run=run)
 
@@ -53,9 +56,13 @@ def run(options: argparse.Namespace) -> None:
     cutoffs = _cutoffs(options.cutoffs)
     if options.users is not None and options.users < 1:
         raise OptionError(f"--users is {options.users}; expected a whole number of 1 or more.")
+    check_curve_options(options)
     recommender = load_run(options)
     check_protocol(options.protocol, options.seed)
     fitted = recommender.fitted
+    if options.curve:
+        show_curve(fitted, options, cutoffs)
+        return
     evaluation = _evaluated(fitted, options, cutoffs, baseline=False)
     baseline, name = _evaluated(fitted, options, cutoffs, baseline=True), baseline_name(fitted)
     if options.json:

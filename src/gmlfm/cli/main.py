@@ -24,7 +24,7 @@ FAILED = 1
 _STOPS = (signal.SIGTERM, signal.SIGHUP)
 # The modules of the commands, in the order of --help.
 _COMMANDS = """
-    demo init models settings data train evaluate tune compare
+    demo init models settings data train update evaluate tune compare
     recommend predict explain similar attributes observe stock add_items forget bench doctor
 """.split()
 

@@ -95,6 +95,26 @@ def intervals(values: Mapping[str, tuple[float, float, float]], label: str = "")
     return figure
 
 
+def lines_with_intervals(
+    lines: Mapping[str, Mapping[float, tuple[float, float, float]]], abscissa: str = "", ordinate: str = ""
+) -> Figure:
+    """For each name a line through its points, place -> (low, middle, high), with the intervals as a band around it."""
+    figure, (axes,) = _panels(1, 3.2)
+    for index, (name, points) in enumerate(lines.items()):
+        colour, places = _COLOURS[index % len(_COLOURS)], sorted(points)
+        lows, middles, highs = zip(*(points[place] for place in places), strict=True)
+        axes.fill_between(places, lows, highs, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(places, middles, color=colour, linewidth=2, marker="o", markersize=4, label=_shortened(name))
+    places = sorted({place for points in lines.values() for place in points})
+    axes.set_xticks(places, [f"{place:g}" for place in places])
+    axes.set_xlabel(abscissa)
+    axes.set_ylabel(ordinate)
+    axes.set_ylim(bottom=min(0.0, *(low for points in lines.values() for low, _, _ in points.values())))
+    axes.grid(axis="y")
+    figure.legend(loc="outside upper left", ncols=len(lines), frameon=False)
+    return figure
+
+
 def signed_bars(values: Mapping[str, float], label: str = "") -> Figure:
     """What each name adds, right of 0 or left of it; label: of the axis."""
     figure, (axes,) = _panels(1, 0.6 + 0.3 * max(len(values), 1))

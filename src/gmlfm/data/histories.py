@@ -13,6 +13,7 @@ import polars as pl
 
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.splits import Split
+from gmlfm.data.times import in_order
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -92,6 +93,7 @@ class Histories:
     row_items: Ints = field(repr=False)
     row_order: Longs = field(repr=False)
     excludes_own: bool = False
+    times: npt.NDArray[Any] | None = field(default=None, repr=False)  # of each event, where the data have times
 
     @classmethod
     def of(cls, data: Dataset, visible: Rows | None = None) -> Histories:
@@ -112,7 +114,17 @@ class Histories:
             row_order, excludes_own = np.full(len(row_order), int(order.max(initial=0)) + 1), True
         is_had &= spec.repeats == "merge"
         events = (items[by_user].astype(np.int32), order[by_user], is_had[by_user])
-        return cls(starts, *events, data.user_numbers, data.item_numbers, row_order, excludes_own)
+        times = None
+        if "time" in data.interactions.columns:
+            columns = [data.interactions["time"][rows], *([extra["time"]] if extra.height else [])]
+            times = in_order(pl.concat(columns))[by_user]
+        return cls(starts, *events, data.user_numbers, data.item_numbers, row_order, excludes_own, times)
+
+    def times_of(self, user: int) -> npt.NDArray[Any]:
+        """Of a user's events, which ascend; empty without times, and for a user of number -1."""
+        if self.times is None or user < 0:
+            return np.empty(0)
+        return self.times[self.starts[user] : self.starts[user + 1]]
 
     @property
     def n_users(self) -> int:

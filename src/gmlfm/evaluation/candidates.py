@@ -94,22 +94,29 @@ class Candidates:
         rows, lists = (split.test, split.test_candidates) if part == "test" else (split.validation, split.validation_candidates)
         if protocol == "paper":
             return replace(cls.ordinary(data, rows), lists=lists)
+        candidates = cls._of_part(data, split, part, rows)
+        if lists is not None and protocol == "sampled":
+            return replace(candidates, lists=lists)
+        notes = () if lists is None else ("the split brings candidate lists, among which the protocol sampled ranks.",)
+        return replace(candidates, notes=notes)._of_usual_length()
+
+    @classmethod
+    def like_part(cls, data: Dataset, split: Split, part: str, protocol: str, rows: Rows) -> Candidates:
+        """Any rows of a split's data, ranked as those of its validation or test part are."""
+        return cls.ordinary(data, rows) if protocol == "paper" else cls._of_part(data, split, part, rows)._of_usual_length()
+
+    @classmethod
+    def _of_part(cls, data: Dataset, split: Split, part: str, rows: Rows) -> Candidates:
         excluded = Pairs.excluded(data, rows, without=None if part == "test" else split.test)
         pools = part_pools(data, split, part)
         availability = data.availability
         times = None if pools.interval is None or availability is None else availability.row_times[rows]
-        candidates = cls(data, rows, pools, excluded, times, places=np.arange(len(rows)))
-        if lists is not None and protocol == "sampled":
-            return replace(candidates, lists=lists)
-        notes = () if lists is None else ("the split brings candidate lists, among which the protocol sampled ranks.",)
-        candidates = replace(candidates, notes=notes)
-        return candidates if _is_ordinary(pools) else candidates._without_short_rows()
+        return cls(data, rows, pools, excluded, times, places=np.arange(len(rows)))
 
     @classmethod
     def of_rows(cls, data: Dataset, rows: Rows, pools: ItemPools, more: Pairs | None = None) -> Candidates:
         """Any rows in given pools. more: positives that are known from elsewhere."""
-        candidates = cls(data, rows, pools, Pairs.excluded(data, rows, more), places=np.arange(len(rows)))
-        return candidates if _is_ordinary(pools) else candidates._without_short_rows()
+        return cls(data, rows, pools, Pairs.excluded(data, rows, more), places=np.arange(len(rows)))._of_usual_length()
 
     @classmethod
     def ordinary(cls, data: Dataset, rows: Rows, items: Ints | None = None, more: Pairs | None = None) -> Candidates:
@@ -171,8 +178,11 @@ class Candidates:
                 f"items, but {n} are to be sampled; these data are too small for that protocol, use full."
             )
 
-    def _without_short_rows(self) -> Candidates:
-        """Among a few candidates anybody is near the top: such rows would lift every figure."""
+    def _of_usual_length(self) -> Candidates:
+        """Without the rows of narrow pools that have few candidates: among those anybody is near the top, which would lift
+        every figure."""
+        if _is_ordinary(self.pools):
+            return self
         is_kept = self.sampler.counts(self.users, self.targets, self.times) >= FEWEST
         n_short = int((~is_kept).sum())
         if n_short == 0:

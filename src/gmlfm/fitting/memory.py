@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gmlfm.data.dataset import Dataset, Rows
-from gmlfm.data.encoding import Encoded, Encoder
+from gmlfm.data.encoding import Encoder
 from gmlfm.data.histories import Histories, is_ordered, visible_rows
 from gmlfm.data.splits import AUTO, make_split
-from gmlfm.data.times import in_order
 from gmlfm.errors import DataError, OptionError
 from gmlfm.evaluation.metrics import default_metric
 from gmlfm.evaluation.protocols import evaluate_held_out, evaluate_labels, protocol_for
@@ -28,15 +25,11 @@ from gmlfm.fitting.run import (
     positives_of,
     ratings_of,
 )
-from gmlfm.models.base import FitInputs, FitReport, HistorySpec, Layout, Model
+from gmlfm.fitting.training_rows import TrainingRows
+from gmlfm.models.base import FitInputs, FitReport, Layout, Model
 from gmlfm.retrieval import ModelRanker
-from gmlfm.training.sampling.availability import negatives_at_times, row_availability, training_negatives
-from gmlfm.training.sampling.batches import Batches, LabelledBatches, RankingBatches
-from gmlfm.training.sampling.groups import IdRows
-from gmlfm.training.sampling.history_batches import HistoryBatches
+from gmlfm.training.sampling.availability import row_availability
 from gmlfm.training.sampling.instances import Instances, implicit_instances
-from gmlfm.training.sampling.new_items import NewItems
-from gmlfm.training.sampling.sequence_batches import SequenceBatches
 from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import Validate
 
@@ -67,6 +60,7 @@ class MemoryPlan(FitPlan):
         )
         if settings.task == "rating":
             self._label_scale = centre_and_spread(data.interactions["label"].to_numpy()[self.split.train])
+        self._training = TrainingRows(data, self.settings, self.split.name, self.instances, self._label_scale)
 
     def selection_inputs(self) -> FitInputs:
         rows = learned_rows(self.split, self.settings, Refit.NONE)
@@ -147,15 +141,10 @@ class MemoryPlan(FitPlan):
             encoded,
             positives=lambda: positives_of(self.data, interactions),
             ratings=lambda: ratings_of(self.data, interactions),
-            batches=lambda: self._batches(rows, encoder, encoded),
+            batches=lambda: self._training.batches(rows, encoder, encoded),
             label_scale=self._label_scale,
             history=history_spec(encoder, self.settings),
         )
-
-    def _weights(self, rows: Rows) -> npt.NDArray[np.float32] | None:
-        if "weight" not in self.data.interactions.columns:
-            return None
-        return self.data.interactions["weight"].to_numpy()[rows].astype(np.float32)
 
     @property
     def _limits(self) -> tuple[float, float]:
@@ -164,63 +153,3 @@ class MemoryPlan(FitPlan):
             return (-1.0, 1.0)
         labels = self.data.interactions["label"].to_numpy()[self.split.train]
         return float(labels.min()), float(labels.max())
-
-    def _batches(self, rows: Rows, encoder: Encoder, encoded: Encoded) -> Batches:
-        data, options, n_items = self.data, self.settings.batches, len(encoded.item)
-        if encoder.roles or self.settings.info.cls.reads_sequences:
-            return self._history_batches(rows, encoder, encoded)
-        if self.settings.task == "topn":
-            rows, negatives = training_negatives(data, rows, self.split.name, options)
-            users, items = data.user_numbers[rows], data.item_numbers[rows]
-            times, counts = data.places_in_time[rows], np.bincount(items, minlength=n_items)
-            moments = in_order(data.interactions["time"])[rows] if "time" in data.interactions.columns else rows
-            new_items = NewItems.estimate(items, moments, n_items)
-            if negatives.times is not None:
-                new_items = new_items.among(items, moments, negatives)
-            published = self.settings.preset == "paper"
-            id_rows = IdRows.from_counts(encoder.fields, counts, encoded.item, new_items, as_published=published)
-            return RankingBatches(users, items, rows, encoded, id_rows, negatives, options, self._weights(rows), times)
-        users, items, labels, interactions = labelled(self.data, self.instances, rows)
-        chosen = items[labels > 0] if self.instances else items
-        counts, published = np.bincount(chosen, minlength=n_items), self.settings.preset == "paper"
-        id_rows = IdRows.from_counts(encoder.fields, counts, encoded.item, as_published=published)
-        centre, spread = self._label_scale
-        scaled, times = (labels - centre) / spread, data.places_in_time[interactions]
-        return LabelledBatches(users, items, scaled, interactions, encoded, id_rows, options, times)
-
-    def _history_batches(self, rows: Rows, encoder: Encoder, encoded: Encoded) -> HistoryBatches:
-        data, settings, task = self.data, self.settings, self.settings.task
-        of_batches, spec, pieces = HistoryBatches, history_spec(encoder, settings), settings.history
-        if settings.info.cls.reads_sequences:
-            of_batches, spec = SequenceBatches, HistorySpec((), 1.0, settings.option("length"), 0)
-            pieces = replace(pieces, history_dropout=0.0)
-        assert spec is not None
-        if task == "implicit":
-            raise OptionError("the task 'implicit' draws its instances without regard to time, so it has no history; set none.")
-        negatives, labels, weights = None, None, None
-        if task == "topn":
-            visible = rows
-            if self._availability is not None or not settings.shares_negatives:
-                rows, negatives = negatives_at_times(data, rows, self._availability, settings.batches)
-            weights = self._weights(rows)
-        else:
-            visible = learned_interactions(rows, None)
-            _, _, values, rows = labelled(data, None, rows)
-            centre, spread = self._label_scale
-            labels = (values - centre) / spread
-        chosen = data.item_numbers[rows]
-        ids = IdRows.from_counts(encoder.fields, np.bincount(chosen, minlength=len(encoded.item)), encoded.item)
-        return of_batches(
-            rows,
-            Histories.of(data, visible),
-            encoded,
-            ids,
-            spec,
-            settings.batches,
-            dropout=pieces.history_dropout,
-            piece=pieces.piece,
-            labels=labels,
-            weights=weights,
-            negatives=negatives,
-            candidates=data.seen_items,
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -89,7 +90,7 @@ class FittedRun:
 
     limits: of the training labels, within which predictions are kept; label_scale: their centre and spread.
     extra_items: numbers that may be recommended though no interaction names them; n_added_items: how many of them came after
-    the fit.
+    the fit; updates: what each update learned, the first one first.
     """
 
     settings: Settings
@@ -105,6 +106,7 @@ class FittedRun:
     instances: Instances | None = None
     extra_items: tuple[int, ...] = ()
     n_added_items: int = 0
+    updates: tuple[Mapping[str, Any], ...] = ()
 
     @cached_property
     def ranker(self) -> ModelRanker:

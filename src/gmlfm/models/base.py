@@ -229,6 +229,11 @@ class Model(ABC):
         """Whether what users did before counts in their scores."""
         return False
 
+    @property
+    def folds_in(self) -> bool:
+        """Whether score_all fits a row to the history of a user of number -1, who must then be asked for alone."""
+        return False
+
     @classmethod
     def declared(cls) -> dict[str, Declared]:
         """The model's own settings."""
@@ -257,6 +262,13 @@ class Model(ABC):
         model = copy.deepcopy(self)
         model.attach(inputs)
         return model
+
+    def grow_from(self, earlier: Model, origins: npt.NDArray[np.int64], inputs: FitInputs) -> None:
+        """Make of this fresh model the earlier one over more data, to be trained on.
+
+        origins: (n_rows,) the row of the earlier table that each row begins as; inputs: of all data.
+        """
+        raise NotSupportedError(f"'{type(self).__name__}' cannot be updated; train it anew on all data.")
 
     @abstractmethod
     def score_all(self, users: UserSide, items: Ints) -> Floats:

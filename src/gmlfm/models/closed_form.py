@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from scipy import sparse
 from torch import Tensor
@@ -40,6 +41,10 @@ class ClosedFormModel(Model):
         model = copy.copy(self)
         model.fit(inputs, _NoTraining())
         return model
+
+    def grow_from(self, earlier: Model, origins: npt.NDArray[np.int64], inputs: FitInputs) -> None:
+        """Fitted again, on all data: nothing less gives its weights."""
+        self.fit(inputs, _NoTraining())
 
 
 class _Renumbered(Model):

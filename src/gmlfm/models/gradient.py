@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from gmlfm.data.attributes import AttributeTable
-from gmlfm.errors import OptionError
+from gmlfm.errors import NotSupportedError, OptionError
 from gmlfm.models.base import FitInputs, FitReport, Floats, HistorySpec, Inputs, Ints, ItemSide, Model, Plan, UserSide
 
 if TYPE_CHECKING:
@@ -136,6 +136,10 @@ class GradientModel(nn.Module, Model):
     def reads_history(self) -> bool:
         return self._history is not None
 
+    @property
+    def folds_in(self) -> bool:
+        return not self.reads_history and not self.whole_table
+
     def history_vectors(self, rows: Tensor, attributes: Attributes) -> Tensor:
         """What earlier items add to a user at weight 1, by their attributes' rows in one role (transformed): (N, F) -> (N, D).
 
@@ -185,6 +189,14 @@ class GradientModel(nn.Module, Model):
             model.table = model.table.clone()
             model.table[list(rows)] = model.table[unknown]
         return model
+
+    def grow_from(self, earlier: Model, origins: npt.NDArray[np.int64], inputs: FitInputs) -> None:
+        """With the earlier dense parameters: every score that both can give is the same."""
+        if self.whole_table or self.inputs.graph:
+            raise NotSupportedError(f"'{type(self).__name__}' learns from a graph of all rows; train it anew on all data.")
+        self.attach(inputs)
+        state = earlier.state_dict()
+        self.load_state_dict({**state, "table": state["table"][torch.from_numpy(origins)]})
 
     def score_all(self, users: UserSide, items: Ints, out: Floats | None = None) -> Floats:
         """out: (N, len(items)), where the scores are written to if it is given."""

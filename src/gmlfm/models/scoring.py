@@ -18,7 +18,7 @@ from gmlfm.models.folding import folded_row, other_items
 from gmlfm.models.gradient import Attributes, GradientModel, gather
 from gmlfm.models.history import pooled_side
 from gmlfm.models.item_cache import ItemCache
-from gmlfm.models.pairwise import PairwiseModel
+from gmlfm.models.pairwise import PairwiseModel, SideVectors
 from gmlfm.models.role_sums import RoleSums
 
 _FACTORS_PER_BLOCK = 500_000  # of the pairs scored at a time: 2 MB stay near the processor, and larger memory is new each time
@@ -131,6 +131,17 @@ class RowScorer:
         assert self._history is not None
         return RoleSums(self.model, self._table, self._items, self._history, self._blocks_of, self.centred)
 
+    def item_side_vectors(self, items: AttributeTable, id_row: Tensor | None = None) -> SideVectors:
+        """Of a few items, to meet user_vectors. id_row: (width,) stands for each item's id, and gradients go to it."""
+        assert self._pairwise is not None
+        with self._no_training():
+            rows, side = self._gathered(self._attributes(items.ids, items.values))
+            rows = self.centred(rows)
+        if id_row is not None:
+            side.ids[:, 0] = len(rows)
+            rows = torch.cat([rows, self.centred(self.model.transform_rows(id_row.unsqueeze(0)))])
+        return self._pairwise.side_vectors(rows, side, is_user=False)
+
     def role_vectors(self, items: AttributeTable, role: int) -> Tensor:
         """What items add to a user at weight 1 in role number `role` of the history: (I, 1 + D) where the model decomposes."""
         return self._role_sums.vectors(items, role)
@@ -181,7 +192,7 @@ class RowScorer:
     def _folds(self, users: UserSide) -> bool:
         """Whether a newcomer's own row is fitted to what they chose: where the model has no other use for it."""
         is_newcomer = len(users) == 1 and users.numbers[0] < 0
-        return users.history is not None and len(users.history.items) > 0 and is_newcomer and not self.model.whole_table
+        return users.history is not None and len(users.history.items) > 0 and is_newcomer and self.model.folds_in
 
     def _with_own_row(self, side: Attributes, own_row: Tensor | None) -> tuple[Tensor, Attributes]:
         """The distinct rows of the user side, and their places; a newcomer's own row stands in for their id."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,23 +20,28 @@ from gmlfm.data.interop import is_table
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.splits import AUTO
 from gmlfm.errors import DataError, GmlfmError, OptionError
+from gmlfm.evaluation.newcomer_curve import COUNTS, NewcomerCurve
 from gmlfm.evaluation.protocols import Evaluation, check_protocol
 from gmlfm.fitting import FittedRun, Refit, fit
 from gmlfm.fitting.forgetting import without_user
+from gmlfm.fitting.plan import chosen_device
+from gmlfm.fitting.update import UpdateOptions, UpdateReport
 from gmlfm.forking import refuse_after_fork
 from gmlfm.models.base import Model
 from gmlfm.progress import activity, shows_progress
 from gmlfm.recommender import changes, printing, reasons
 from gmlfm.recommender.candidates import candidate_items, caps_of, noting_caps
-from gmlfm.recommender.evaluating import evaluate_other, evaluate_part
+from gmlfm.recommender.evaluating import evaluate_curve, evaluate_other, evaluate_part
 from gmlfm.recommender.observed import Observed
 from gmlfm.recommender.observing import ObserveReport, state_observing
 from gmlfm.recommender.ranking import rank_for_newcomer, rank_for_users, score_given_pairs
 from gmlfm.recommender.state import State
 from gmlfm.recommender.stock import BACK, SOLD, Stock
+from gmlfm.recommender.updating import updated
 from gmlfm.retrieval import DEFAULT_N
 from gmlfm.retrieval.explaining import Explanation
 from gmlfm.runs import RunFolder, claimed, run_path
+from gmlfm.runs.event_lines import ObservedRow
 from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import DivergedError, Observer, TrainingInterrupted
 
@@ -219,6 +224,24 @@ class Recommender:
             return evaluate_other(self.fitted, data, protocol, seed, cutoffs, users)
         return evaluate_part(self.fitted, protocol, part, seed, cutoffs, users)
 
+    def newcomer_curve(
+        self,
+        counts: Sequence[int] = COUNTS,
+        *,
+        protocol: str = "full",
+        part: str = "test",
+        seed: int = 0,
+        cutoffs: Sequence[int] = (DEFAULT_N,),
+        users: int | None = None,
+    ) -> NewcomerCurve:
+        """How soon somebody new is known: users without a learned row, a target of each, with the last `counts` rows before it
+        given. For splits with users unseen in training, such as newcomers.
+
+        users: a seeded sample of so many newcomers; 200 for a model that fits a row to each.
+        """
+        check_protocol(protocol, seed)
+        return evaluate_curve(self.fitted, counts, protocol, part, seed, cutoffs, users)
+
     def recommend(
         self,
         users: Sequence[Any] | str | int,
@@ -278,17 +301,17 @@ class Recommender:
 
         Users may be unknown; items must be of the catalogue.
         """
-        return score_given_pairs(self.fitted, pairs, context)
+        return score_given_pairs(self._fitted_state.observed, pairs, context)
 
     def explain(self, user: Any, item: Any, *, context: Mapping[str, Any] | None = None) -> Explanation:
         """The exact sum that the score consists of: global, linear and pair terms."""
-        return reasons.explain_pair(self.fitted, user, item, context)
+        return reasons.explain_pair(self._fitted_state.observed, user, item, context)
 
     def contrast(
         self, user: Any, item: Any, against: Any = None, *, context: Mapping[str, Any] | None = None
     ) -> dict[tuple[str, ...], float]:
         """By fields, what sets the item apart for this user: from another item, or from the mean of the catalogue."""
-        return reasons.contrast_with(self.fitted, user, item, against, context)
+        return reasons.contrast_with(self._fitted_state.observed, user, item, against, context)
 
     def similar_items(self, item: Any, n: int = DEFAULT_N) -> pl.DataFrame:
         """The nearest items in the learned metric: item, distance, rank and title."""
@@ -335,6 +358,49 @@ class Recommender:
         """
         with self._changing:
             self._state, report = state_observing(self._fitted_state, self._folder, interactions, origin)
+        return report
+
+    @shows_progress
+    def update(
+        self,
+        data: Any = None,
+        *,
+        epochs: int = UpdateOptions.epochs,
+        lr: float | None = None,
+        replay: float = UpdateOptions.replay,
+        held_out: float = UpdateOptions.held_out,
+        device: str | None = None,
+        observer: Observer | None = None,
+        progress: bool | None = None,
+    ) -> UpdateReport:
+        """Train on from here with what is new in `data`, a Dataset or a table of interactions: rows that differ in user, item
+        or time from those of the run, and new users and items with their attributes. Without data, what was observed.
+
+        The steps are in proportion to the new rows: `epochs` over them, with `replay` old rows beside each against forgetting,
+        at lr, a tenth of the run's. What the run held out stays held out. Of a share `held_out` of the users with new rows the
+        latest one is held back, to report metrics before and after, and is learned last. A model of closed form is fitted
+        again on all rows. The run's folder, where there is one, holds the result when this returns; observed rows that are
+        part of the data now are no longer counted as observed. An update that fails or is interrupted changes nothing.
+        """
+        options = UpdateOptions(epochs, lr, replay, held_out)
+        folder = self._folder
+        with nullcontext() if folder is None else folder.held_for_update():
+            with self._changing:
+                state = self._fitted_state if folder is None else self._fitted_state.in_folder(folder)
+                self._state = state
+            device = chosen_device(self._device if device is None else device)
+            run, report, learned = updated(state, folder, data, options, device, observer, _without_forgotten)
+            with self._changing:
+                now = self._fitted_state
+                if now.run is not state.run:
+                    raise DataError("the run was changed while it was being updated, so that was given up; update it again.")
+                self._state = State.of(run, now.stock.marks, now.observed.less(learned))
+                try:
+                    if folder is not None:
+                        self._save(folder, learned=learned)
+                except BaseException:
+                    self._state = now
+                    raise
         return report
 
     def reload(self) -> None:
@@ -406,10 +472,11 @@ class Recommender:
             self._folders[path] = known
 
     @activity("writing the run")
-    def _save(self, folder: RunFolder, *, force: bool = False) -> None:
+    def _save(self, folder: RunFolder, *, learned: Sequence[ObservedRow] = (), force: bool = False) -> None:
         state = self._fitted_state
         rows = list(state.observed.rows())
-        run = folder.save(state.run, marks=state.stock.marks, observed=rows, origin=self._folder, force=force)
+        marks, origin = state.stock.marks, self._folder
+        run = folder.save(state.run, marks=marks, observed=rows, origin=origin, learned=learned, force=force)
         self._state = State.of(run, state.stock.marks, state.observed).in_folder(folder)
         self._folder, self._saved = folder, run
 

@@ -19,6 +19,13 @@ from gmlfm.errors import DataError, OptionError
 from gmlfm.evaluation.candidates import Candidates, Pairs
 from gmlfm.evaluation.full import Report
 from gmlfm.evaluation.metrics import checked_cutoffs
+from gmlfm.evaluation.newcomer_curve import (
+    NewcomerCurve,
+    NewcomerRanker,
+    checked_counts,
+    curve_candidates,
+    newcomer_targets,
+)
 from gmlfm.evaluation.pools import item_pools
 from gmlfm.evaluation.protocols import Evaluation, evaluate_candidates, evaluate_held_out, evaluate_labels
 from gmlfm.fitting import FittedRun, Refit, labelled
@@ -28,6 +35,7 @@ from gmlfm.retrieval import ModelRanker, Ranker
 
 Ints = npt.NDArray[np.int32]
 _AT_ONCE: Any = None  # the plan of a model that trains nothing
+_MOST_FOLDED = 200  # newcomers of a curve to whom rows of their own are fitted, each some hundredths of a second
 
 
 def evaluate_part(
@@ -56,6 +64,35 @@ def evaluate_part(
     evaluation = _constant(run, rows) if baseline else evaluate_predictions(run, run.ranker_of(part), run.data, rows)
     evaluation = replace(evaluation, notes=(*(() if run.instances is None else split.notes), *notes))
     return evaluation if groups is None else evaluation.by_group(split.group_names, groups[places])
+
+
+def evaluate_curve(
+    run: FittedRun,
+    counts: Sequence[int],
+    protocol: str,
+    part: str,
+    seed: int,
+    cutoffs: Sequence[int],
+    users: int | None = None,
+    report: Report | None = None,
+) -> NewcomerCurve:
+    """The newcomer's curve of a run, and popularity beside it. report: hears how many targets are ranked, of how many."""
+    counts, cutoffs = checked_counts(counts), checked_cutoffs(cutoffs)
+    if run.settings.task != "topn":
+        raise OptionError(f"the newcomer's curve ranks items, but the run's task is '{run.settings.task}'; train one for topn.")
+    if run.refit is Refit.ALL:
+        raise OptionError('the run has learned from all rows (refit on all rows), so nobody is new to it; train without "all".')
+    data, split = run.data, run.split
+    targets = newcomer_targets(data, split, part, run.learned_interactions, max(counts))
+    users = _MOST_FOLDED if users is None and run.model.folds_in else users
+    candidates = curve_candidates(data, split, part, protocol, targets, users, seed)
+    points: dict[int, Evaluation] = {}
+    for count in counts:
+        ranker = NewcomerRanker(run.model, run.encoded, targets, count)
+        points[count] = evaluate_candidates(ranker, candidates, protocol, seed=seed, cutoffs=cutoffs)
+        if report is not None:
+            report(len(points) * len(candidates.rows), len(counts) * len(candidates.rows))
+    return NewcomerCurve(points, evaluate_candidates(_popularity(run), candidates, protocol, seed=seed, cutoffs=cutoffs))
 
 
 def baseline_name(run: FittedRun) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -104,6 +105,19 @@ class Observed:
         place = _place(user)
         bucket = {other: rows for other, rows in self._buckets[place].items() if other != user}
         return replace(self, n=self.n - len(self.rows_of(user)), _buckets=self._with({place: bucket}), _log=None)
+
+    def less(self, rows: Iterable[ObservedRow]) -> Observed:
+        """Without these rows, each as often as it is given. The log is followed from its start, next time."""
+        left = Counter(rows)
+        if not left:
+            return self
+        kept_rows = []
+        for row in self.rows():
+            if left[row]:
+                left[row] -= 1
+            else:
+                kept_rows.append(row)
+        return Observed(self.index).plus(kept_rows)[0]
 
     def over(self, index: RunIndex) -> Observed:
         """The same rows over another catalogue."""

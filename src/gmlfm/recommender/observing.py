@@ -88,10 +88,10 @@ def state_observing(
 
 def _warn_without_history(run: FittedRun) -> None:
     """Where no score can change."""
-    if not run.model.inputs.history:
+    if not run.model.reads_history:
         message = (
-            f"'{run.settings.model}' does not read what users did before: what is observed is kept, and left out of their "
-            "recommendations, but changes no score until a model that reads it is trained."
+            f"this run of '{run.settings.model}' does not read what users did before: what is observed is kept, and left out "
+            "of their recommendations, but changes no score until a model that reads it is trained."
         )
         warnings.warn(message, stacklevel=4)
 

@@ -16,6 +16,7 @@ from gmlfm.errors import DataError, OptionError
 from gmlfm.fitting import FittedRun
 from gmlfm.models.base import UserSide
 from gmlfm.recommender.because import because_column, check_because
+from gmlfm.recommender.complete_history import asked_users, complete_history
 from gmlfm.recommender.observed import Observed
 from gmlfm.recommender.user_side import known_users, newcomer
 from gmlfm.retrieval import Cap, best_items
@@ -60,10 +61,14 @@ def _blocks(
         block = list(users[start : start + _USERS_PER_BLOCK])
         numbers = run.encoder.user_numbers(block)
         left_out = [] if seen else _had_items(observed, block, numbers)
-        side = known_users(run, numbers, context)
+        side = known_users(run, numbers, context, complete_history(observed, block, numbers))
         scores = run.model.score_all(side, items)
-        if (numbers < 0).any():
-            scores[numbers < 0] = index.popularity[items]
+        # Of whom nothing is known: neither the data nor anybody's observation has them.
+        is_nobody = numbers < 0
+        if side.history is not None:
+            is_nobody &= side.history.lengths == 0
+        if is_nobody.any():
+            scores[is_nobody] = index.popularity[items]
         ranked = _ranked(run, scores, items, n, left_out, caps, side if because else None)
         place = ranked["place"].to_numpy()
         is_known = pl.Series("known", index.trained_users[numbers[place]])
@@ -79,8 +84,8 @@ def _had_items(observed: Observed, users: list[Any], numbers: npt.NDArray[np.int
     had = [index.positives(int(number)) if number >= 0 else np.empty(0, np.int32) for number in numbers]
     if observed.n == 0 or index.run.data.schema.interactions.repeats == "keep":
         return had
-    texts = index.run.encoder.texts_of(users)
-    return [np.concatenate([items, observed.items_of(user)]) for items, user in zip(had, texts, strict=True)]
+    texts, targets = index.run.encoder.texts_of(users), index.run.data.schema.interactions.targets
+    return [np.concatenate([items, observed.items_of(user, events=targets)]) for items, user in zip(had, texts, strict=True)]
 
 
 def rank_for_newcomer(
@@ -103,7 +108,7 @@ def rank_for_newcomer(
         if number < 0:
             warnings.warn(f"the item '{item}' of the history is unknown and has no effect.", stacklevel=3)
     chosen = numbers[numbers >= 0].astype(np.int32)
-    if len(chosen) and not run.model.inputs.history:
+    if len(chosen) and not (run.model.inputs.history or run.model.reads_history):
         message = f"'{run.settings.model}' cannot learn from a history without training; it is only left out."
         warnings.warn(message, stacklevel=3)
     user: UserSide = newcomer(run, attributes, chosen if len(chosen) else None, context)
@@ -139,9 +144,9 @@ def _ranked(
     return pl.DataFrame(columns)
 
 
-def score_given_pairs(run: FittedRun, pairs: Any, context: Context) -> pl.DataFrame:
+def score_given_pairs(observed: Observed, pairs: Any, context: Context) -> pl.DataFrame:
     """user, item, score and known (is the user one of the data?)."""
-    table = _pair_table(pairs)
+    run, table = observed.index.run, _pair_table(pairs)
     users = run.encoder.user_numbers(table["user"].to_list())
     items = run.encoder.item_numbers(table["item"].to_list())
     if (items < 0).any():
@@ -149,7 +154,8 @@ def score_given_pairs(run: FittedRun, pairs: Any, context: Context) -> pl.DataFr
         raise DataError(
             f"the item '{unknown}' is not in the catalogue, so nothing is known of it; {int((items < 0).sum())} such pairs."
         )
-    scores = run.model.score_pairs(known_users(run, users, context), items[:, None].astype(np.int32))[:, 0]
+    side = asked_users(observed, table["user"].to_list(), context)
+    scores = run.model.score_pairs(side, items[:, None].astype(np.int32))[:, 0]
     return table.with_columns(pl.Series("score", scores.astype(np.float64)), pl.Series("known", users >= 0))
 
 

@@ -15,15 +15,17 @@ from gmlfm.errors import DataError, NotSupportedError, OptionError
 from gmlfm.fitting import FittedRun
 from gmlfm.models.base import UserSide
 from gmlfm.models.terms import EarlierTerms, Terms
+from gmlfm.recommender.complete_history import asked_users
+from gmlfm.recommender.observed import Observed
 from gmlfm.recommender.user_side import known_users
 from gmlfm.retrieval.explaining import EarlierNames, Explanation, Grouped, contrast, explain, field_label, field_sums
 
 _SAMPLE = 500
 
 
-def explain_pair(run: FittedRun, user: Any, item: Any, context: Mapping[str, Any] | None) -> Explanation:
-    number = run.encoder.user_numbers([id_of(user, "the user")])
-    return explain_item(run, known_users(run, number, context), item_number(run, item))
+def explain_pair(observed: Observed, user: Any, item: Any, context: Mapping[str, Any] | None) -> Explanation:
+    run = observed.index.run
+    return explain_item(run, asked_users(observed, [id_of(user, "the user")], context), item_number(run, item))
 
 
 def explain_item(run: FittedRun, user: UserSide, item: int) -> Explanation:
@@ -105,9 +107,9 @@ def item_number(run: FittedRun, item: Any) -> int:
     return number
 
 
-def contrast_with(run: FittedRun, user: Any, item: Any, against: Any, context: Mapping[str, Any] | None) -> Grouped:
+def contrast_with(observed: Observed, user: Any, item: Any, against: Any, context: Mapping[str, Any] | None) -> Grouped:
     """against: another item, or None for the mean of the catalogue."""
-    side = known_users(run, run.encoder.user_numbers([id_of(user, "the user")]), context)
+    run, side = observed.index.run, asked_users(observed, [id_of(user, "the user")], context)
     others = sampled_items(run) if against is None else [item_number(run, against)]
     return contrast(
         grouped_by_fields(run, side, item_number(run, item)), [grouped_by_fields(run, side, int(other)) for other in others]

@@ -20,9 +20,12 @@ from gmlfm.fitting import FittedRun
 from gmlfm.models.base import Ints, UserSide
 
 
-def known_users(run: FittedRun, numbers: npt.NDArray[np.int64], context: Mapping[str, Any] | None) -> UserSide:
-    """Users by number, with all that they did; -1 is a user of whom nothing is known."""
-    history = run.histories.complete(numbers) if run.model.reads_history else None
+def known_users(
+    run: FittedRun, numbers: npt.NDArray[np.int64], context: Mapping[str, Any] | None, history: History | None = None
+) -> UserSide:
+    """Users by number, -1 for one whom the data do not have. history: what they did; without it, all that the data have."""
+    if history is None and run.model.reads_history:
+        history = run.histories.complete(numbers)
     unknown = run.encoder.encode_part("user", None, pl.DataFrame(), 1)
     numbers32 = numbers.astype(np.int32)
     if len(run.encoded.user) == 0:  # everybody was forgotten

@@ -76,6 +76,11 @@ def _refuse(path: Path, *, resume: bool, force: bool) -> None:
                 f"items were added to the run in {path} since it was trained, and going on would lose them; train in a new "
                 "folder, or replace the run on purpose (--force with --resume)."
             )
+        if resume and about["updates"]:
+            raise DataError(
+                f"the run in {path} was updated since it was trained, and going on would lose that; train in a new folder, or "
+                "replace the run on purpose (--force with --resume)."
+            )
         if not resume and about["interrupted"]:
             raise DataError(
                 f"{path} holds a training that was interrupted; go on with --resume, replace it with --force, or choose a new "

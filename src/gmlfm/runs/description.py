@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,9 @@ _KEYS: dict[str, Callable[[Any], bool]] = {
     "replayed": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "interrupted": lambda value: isinstance(value, bool),
     "added_items": lambda value: _is_count(value),
+    "updates": lambda value: isinstance(value, list) and all(isinstance(update, dict) for update in value),
 }
+_MAY_LACK: dict[str, Any] = {"updates": []}  # runs of before there were updates
 
 
 def read_about(folder: Path) -> dict[str, Any]:
@@ -66,6 +68,7 @@ def read_about(folder: Path) -> dict[str, Any]:
     is_old = written["format"] != FORMAT
     if not is_old and about.get(CHECK) != seal_of(about):
         raise DataError(f"{path} was changed after it was saved (its checksum differs); restore it, or train again.")
+    about = {**_MAY_LACK, **about}
     for name, is_right in _KEYS.items():
         if name not in about:
             raise DataError(f"{path} has no '{name}'; it is damaged, train again.")
@@ -113,9 +116,17 @@ def describe(run: FittedRun) -> dict[str, Any]:
         "extra_items": list(run.extra_items),
         "added_items": run.n_added_items,
         "interrupted": run.report.interrupted,
+        "updates": [dict(update) for update in run.updates],
         "versions": {**versions, "numpy": np.__version__},
         "threads": torch.get_num_threads(),
     }
+
+
+def _update_line(update: Mapping[str, Any]) -> str:
+    figures = ", ".join(
+        f"{name} {update['before'][name]:.4f} before and {update['after'][name]:.4f} after" for name in update["after"]
+    )
+    return f"- updated with {update['n_rows']:,} new rows" + (f": {figures}, of held-out new rows" if figures else "")
 
 
 def card_of(about: dict[str, Any]) -> str:
@@ -127,6 +138,7 @@ def card_of(about: dict[str, Any]) -> str:
     lines += [
         f"- task {about['task']}, {Refit(about['refit']).label}, best epoch {about['best_epoch']}"
         + (", training was interrupted" if about["interrupted"] else ""),
+        *(_update_line(update) for update in about["updates"]),
         f"- data {data}, hash {about['data']['hash']}",
         f"- split {split}, hash {about['split']['hash']}",
         *(

@@ -6,7 +6,8 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
@@ -87,12 +88,27 @@ class EventLog:
         with self._reading:
             read = self._refresh()
             events = read.events or list(_numbered([_header()], 0))
-            lines = self._lines_without(user) if read.events else map(encoded, events)
+            lines = self._lines_with(lambda row: row[0] != user) if read.events else map(encoded, events)
             forgot = {"kind": FORGOT, "user": hash_of(events[0]["salt"], user)}
             forgotten = list(_numbered([forgot], max(read.last, 0) + 1))
             return b"".join(chain(lines, map(encoded, forgotten))).decode(), [*events, *forgotten]
 
-    def _lines_without(self, user: str) -> Iterator[bytes]:
+    def text_without_rows(self, rows: Iterable[ObservedRow]) -> str:
+        """The file without these observed rows, each as often as it is given, to be written in its place."""
+        left = Counter(rows)
+
+        def stays(row: ObservedRow) -> bool:
+            if not left[row]:
+                return True
+            left[row] -= 1
+            return False
+
+        with self._reading:
+            self._refresh()
+            return b"".join(self._lines_with(stays)).decode()
+
+    def _lines_with(self, stays: Callable[[ObservedRow], bool]) -> Iterator[bytes]:
+        """All lines, but of observed rows those that stay alone."""
         with self.path.open("rb") as file:
             while file.tell() < self._read.end:
                 line = file.readline()
@@ -101,7 +117,7 @@ class EventLog:
                 if event["kind"] != OBSERVED:
                     yield line
                     continue
-                rows = [row for row in event["rows"] if row[0] != user]
+                rows = [row for row in event["rows"] if stays(row)]
                 if len(rows) == len(event["rows"]):
                     yield line
                 elif rows:

@@ -41,12 +41,14 @@ def save_run(
     version: str = "",
     replayed: int = -1,
     also: Mapping[Path, str] | None = None,
+    after: Mapping[Path, str] | None = None,
     is_urgent: bool = False,
 ) -> dict[str, Any]:
     """Write a generation and make it the current one; returns its run.json. What was there stays whole until then.
 
     version: of the run that this one is but for forgotten users, a new one without it; replayed: the number of the last event
-    that it has in it; also: texts to be written with it, all or none; is_urgent: the generation before goes although somebody
+    that it has in it; also: texts to be written with it, all or none, before it counts; after: the same, in place as
+    soon as it counts; is_urgent: the generation before goes although somebody
     may still read it. The caller holds the writers' lock.
     """
     _clear_before(folder)
@@ -58,8 +60,8 @@ def save_run(
             files = checksums(generation)
             place = {"generation": generation.name, "version": version or seal_of(files), "replayed": replayed, "files": files}
             about = sealed(describe(run) | place)
-            # Everything that needs room is written before the first file gets its name; run.json is the last to get one.
-            texts = {folder / ABOUT: json.dumps(about, indent=1), **(also or {})}
+            # Everything that needs room is written before the first file gets its name, the last one in `texts`.
+            texts = {**(after or {}), folder / ABOUT: json.dumps(about, indent=1), **(also or {})}
             for path, text in texts.items():
                 drafts.enter_context(new_file(path)).write_text(text, encoding="utf-8", newline="\n")
             drafts.close()
@@ -167,6 +169,7 @@ def _run_without_weights(about: dict[str, Any], info: ModelInfo, model_folder: P
         instances=redraw_instances(data, split) if settings.task == "implicit" else None,
         extra_items=tuple(about["extra_items"]),
         n_added_items=int(about["added_items"]),
+        updates=tuple(about["updates"]),
     )
 
 

@@ -86,6 +86,14 @@ class RunFolder:
             self._keep_old_marks()
             yield self._log
 
+    @contextmanager
+    def held_for_update(self) -> Iterator[None]:
+        """While no other training works in the folder; refused where its run is another one than was read or written here."""
+        with training_lock(self.path):
+            if not self.is_current():
+                raise DataError(f"{self.path} was changed by somebody else since it was read here; load it again.")
+            yield
+
     def is_current(self) -> bool:
         """Whether the run is the one that was read or written here last."""
         return bool(read_about(self.path)["check"] == self.about.get("check"))
@@ -97,12 +105,13 @@ class RunFolder:
         marks: Mapping[str, str] | None = None,
         observed: Sequence[ObservedRow] = (),
         origin: RunFolder | None = None,
+        learned: Sequence[ObservedRow] = (),
         force: bool = False,
     ) -> FittedRun:
         """Make it the folder's run; returns it without the users who were forgotten there in the meantime.
 
         marks, observed, origin: what was marked and observed, and the folder where users were forgotten, of a run that comes
-        from elsewhere.
+        from elsewhere. learned: observed rows that are part of the run's data now, and leave the log with this.
         Refused where the folder holds a run that is not the one that was read or written here last, unless it is forced.
         """
         if not holds_a_run(self.path):
@@ -114,7 +123,9 @@ class RunFolder:
             self._take_over(marks or {}, observed, origin)
             events = self._log.events()
             run = without_users(run, forgotten_users(events, run.encoder.user_ids))
-            self.about = save_run(run, self.path, replayed=last_number(events))
+            # A death in between leaves them in both, which loses none.
+            after = {self._log.path: self._log.text_without_rows(learned)} if learned else None
+            self.about = save_run(run, self.path, replayed=last_number(events), after=after)
             self.replaces_damage = False
         return run
 

@@ -27,7 +27,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from gmlfm.models.frozen import RowScores, frozen_scores, scores_of_item_row, scores_of_row
+from gmlfm.models.frozen import frozen_scores, scores_of_item_row, scores_of_row
 from gmlfm.models.gradient import Attributes, GradientModel
 from gmlfm.training.engines import Engine
 from gmlfm.training.engines.device_batch import DeviceBatch
@@ -144,14 +144,19 @@ def fit_unknown_user(model: GradientModel, table: Tensor, batch: DeviceBatch, lo
 
 
 def move_unknown_item(model: GradientModel, table: Tensor, users: Attributes, items: Attributes, by: float) -> None:
-    """Change the row at the first place of every item as little as moves their mean score by so much.
+    """Change the row at the first place of every item as little as moves their mean score by so much."""
+    index = int(items.ids[0, 0, 0])
+    scores = scores_of_item_row(model, table, index, users, items)
+    table[index] = moved_row(lambda row: scores(row).mean(), table[index].clone(), by)
+
+
+def moved_row(mean_score: Callable[[Tensor], Tensor], start: Tensor, by: float) -> Tensor:
+    """The row near `start` at which a mean score is higher by so much; `start` where there is none that is finite.
 
     By Newton's method along the gradient, which for scores linear in the row is one step; a step that does not help is halved.
     """
-    index = int(items.ids[0, 0, 0])
-    scores = scores_of_item_row(model, table, index, users, items)
-    row = table[index].clone()
-    mean, slope = _mean_and_slope(scores, row)
+    row = start
+    mean, slope = _mean_and_slope(mean_score, row)
     target = mean + by
     for _ in range(_ITERATIONS):
         squares = float(slope.square().sum())
@@ -159,20 +164,19 @@ def move_unknown_item(model: GradientModel, table: Tensor, users: Attributes, it
             break
         step = (target - mean) / squares * slope
         for _ in range(_ITERATIONS):
-            new_mean, new_slope = _mean_and_slope(scores, row + step)
+            new_mean, new_slope = _mean_and_slope(mean_score, row + step)
             if abs(target - new_mean) < abs(target - mean):
                 row, mean, slope = row + step, new_mean, new_slope
                 break
             step = step / 2
         else:
             break
-    if bool(row.isfinite().all()):
-        table[index] = row
+    return row if bool(row.isfinite().all()) else start
 
 
-def _mean_and_slope(scores: RowScores, row: Tensor) -> tuple[float, Tensor]:
+def _mean_and_slope(mean_score: Callable[[Tensor], Tensor], row: Tensor) -> tuple[float, Tensor]:
     row = row.detach().clone().requires_grad_()
-    mean = scores(row).mean()
+    mean = mean_score(row)
     (slope,) = torch.autograd.grad(mean, [row])
     return float(mean.detach()), slope
 

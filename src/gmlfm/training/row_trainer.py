@@ -19,6 +19,7 @@ from gmlfm.training.engines.device_batch import DeviceBatch
 from gmlfm.training.engines.history import HistoryEngine
 from gmlfm.training.engines.history_graph import HistoryGraphEngine, ResidentHistories, fits
 from gmlfm.training.engines.sequences import SequenceEngine
+from gmlfm.training.history_level import HistoryLevel
 from gmlfm.training.options import TrainingOptions
 from gmlfm.training.probe import Probe, Reading
 from gmlfm.training.rows import DENSE_OPTIMISERS, row_optimiser
@@ -114,8 +115,11 @@ class RowTrainer(Trainer):
         total, n_done, self._reading = 0.0, 0, None
         engine, batches = self.engine, self._on_device()
         size, sampler = batches.groups_per_step, batches.cold_start_sampler(self.epoch)
-        cold_start = None
-        if sampler is not None:
+        cold_start: ColdStartTrainer | HistoryLevel | None = None
+        if type(self.batches) is HistoryBatches:
+            if HistoryLevel.is_open(self.model, self.batches):
+                cold_start = HistoryLevel(self.model, self.table, self.batches, self.epoch)
+        elif sampler is not None:
             cold_start = ColdStartTrainer(self.model, self.table, engine, size, sampler, self._field_of_row, self.options.loss)
         for batch in batches.epoch(self.epoch):
             self._set_lr(n_done)

@@ -112,7 +112,7 @@ class Settings:
                     f"the model '{self.model}' reads users' events in order, but the data have no times; name their column "
                     'with [interactions] time, or set ties = "file" where the rows lie in order.'
                 )
-            return replace(self, batches=self._softmax_batches(n_candidates))
+            return replace(self, batches=self._softmax_batches(n_candidates, changes_with_time))
         if not _reads_history(self.info):
             return self
         history = self.history.history
@@ -120,8 +120,6 @@ class Settings:
             is_on = self.task == "topn" and is_ordered and self.preset is None
             history = ",".join(ROLES) if is_on else NO_HISTORY
         if history == NO_HISTORY:
-            if self.batches.n_negatives == ALL_NEGATIVES:
-                raise OptionError("negatives = all is for models that read a history, and here none is read; give a number.")
             return self.without_history()
         if not is_ordered:
             raise OptionError(
@@ -129,16 +127,16 @@ class Settings:
                 'name their column with [interactions] time, or set ties = "file" where the rows lie in order.'
             )
         settings = Settings.make(self.info, self.task, {**self.given, "history": history}, self.preset)
-        shares = settings.shares_negatives and not changes_with_time
-        if settings.batches.n_negatives == ALL_NEGATIVES and not shares:
-            why = "but not everything can be had at the time of every row" if changes_with_time else "and has the loss softmax"
-            raise OptionError(f"negatives = all is for rows that share their negatives, {why}; give a number of negatives.")
-        batches = settings._softmax_batches(n_candidates, shares=shares)
+        batches = settings._softmax_batches(n_candidates, changes_with_time)
         options = replace(settings.history, user_id=bool(settings.history.user_id))
         return replace(settings, batches=batches, history=options)
 
-    def _softmax_batches(self, n_candidates: int, *, shares: bool = True) -> BatchOptions:
-        """With as many negatives as a softmax wants, unless they are given. shares: the rows of a step have them together."""
+    def _softmax_batches(self, n_candidates: int, changes_with_time: bool) -> BatchOptions:
+        """With as many negatives as a softmax wants, unless they are given."""
+        shares = self.shares_negatives and not changes_with_time
+        if self.batches.n_negatives == ALL_NEGATIVES and not shares:
+            why = "but not everything can be had at the time of every row" if changes_with_time else "and has the loss softmax"
+            raise OptionError(f"negatives = all is for rows that share their negatives, {why}; give a number of negatives.")
         if "n_negatives" in self.given or self.task != "topn" or self.training.loss != "softmax":
             return self.batches
         shared = ALL_NEGATIVES if n_candidates <= _ALL_UP_TO else _SHARED_NEGATIVES
@@ -156,6 +154,8 @@ class Settings:
 
     def without_history(self) -> Settings:
         """With `auto` decided to no history."""
+        if self.batches.n_negatives == ALL_NEGATIVES and not self.info.cls.reads_sequences:
+            raise OptionError("negatives = all is for models that read a history, and here none is read; give a number.")
         return replace(self, history=replace(self.history, history=NO_HISTORY))
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -53,9 +53,9 @@ def steps_of(data: Dataset, name: str, task: str = "topn", **changes: Any) -> St
 
 
 def gradients_of(steps: Steps, batch: HistoryBatch) -> tuple[float, Tensor, list[Tensor | None]]:
-    rng = np.random.default_rng(batch.seed)
+    rng = np.random.default_rng((*batch.seed, 0))
     shares = batch.negatives is None and batch.labels is None
-    step = steps.engine._shared(batch, rng) if shares else steps.engine._grouped(batch, rng)
+    step = steps.engine._shared(batch, rng, hides=False) if shares else steps.engine._grouped(batch, rng)
     step.loss.backward()  # type: ignore[no-untyped-call]
     assert step.leaf.grad is not None
     table = torch.zeros(steps.model.table.shape, dtype=torch.float64)
@@ -80,9 +80,9 @@ def history_rows(steps: Steps, batch: HistoryBatch, earlier: AttributeTable, n: 
     """(B, roles, n): the weight of each row of the table in each role."""
     result, spec = torch.zeros(len(batch), len(steps.spec.roles), n, dtype=torch.float64), steps.spec
     for row in range(len(batch)):
-        before = list(range(batch.row_first[row], batch.row_stop[row]))
+        latest = list(range(batch.row_start[row], batch.row_stop[row]))
         for number, role in enumerate(spec.roles):
-            window = before[-1:] if role == "last" else before[-spec.length :]
+            window = latest[-1:] if role == "last" else latest
             weights = {event: 2.0 ** (-(batch.row_stop[row] - 1 - event) / spec.half_life) for event in window}
             if role != "recent":
                 weights = dict.fromkeys(window, 1.0)
@@ -104,11 +104,13 @@ class Naive:
     batch: HistoryBatch
     model: Any
     table: Tensor
+    earlier: AttributeTable  # the items as they stand in histories
 
     @classmethod
     def of(cls, steps: Steps, batch: HistoryBatch) -> Naive:
         model = copy.deepcopy(steps.model).double()
-        return cls(steps, batch, model, steps.model.table.double().clone().requires_grad_())
+        table = steps.model.table.double().clone().requires_grad_()
+        return cls(steps, batch, model, table, steps.batches.encoded.item)
 
     def scores(self, items: npt.NDArray[Any]) -> Tensor:
         """items (B, G) -> (B, G), by the pairs of all rows of the table with each other."""
@@ -118,7 +120,7 @@ class Naive:
         scored = training_items(self.steps.batches.encoded.item, self.steps.batches.ids)
         user = dense_rows(model, batch.users.ids, batch.users.values, n)
         item = dense_rows(model, scored.ids[items.ravel()], scored.values[items.ravel()], n)
-        history = history_rows(self.steps, batch, self.steps.batches.encoded.item, n).sum(1)
+        history = history_rows(self.steps, batch, self.earlier, n).sum(1)
 
         def self_terms(side: Tensor) -> Tensor:
             both = ((side @ pairs) * side).sum(1) - (side.square() * pairs.diagonal()).sum(1)
@@ -171,7 +173,7 @@ def test_the_softmax_over_all_items(name: str, dropout: float) -> None:
 def test_the_softmax_over_shared_negatives_is_corrected_for_their_share(name: str) -> None:
     steps = steps_of(history_data(), name, n_negatives=6)
     batch, candidates = steps.first, steps.batches.candidates
-    drawn = np.random.default_rng(batch.seed).choice(candidates, 6, replace=False, shuffle=False)
+    drawn = np.random.default_rng((*batch.seed, 0)).choice(candidates, 6, replace=False, shuffle=False)
     naive = Naive.of(steps, batch)
     scores = naive.scores(np.concatenate([np.broadcast_to(drawn, (len(batch), 6)), batch.targets[:, None]], axis=1))
     losses = []
@@ -260,7 +262,7 @@ def test_models_without_two_sides_take_one_more_attribute_for_each_role(name: st
 
 
 def test_dropped_ids_stand_at_the_unknown_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every third item, in whatever place it stands among those of the step."""
+    """In histories, every third item in each role, in whatever place it stands among those of the step."""
     steps = steps_of(history_data(), "fm", n_negatives=6, cold_start_rate=0.3)
     items, spec, block = steps.batches.encoded.item, steps.spec, steps.spec.block
     first = int(items.ids[:, 0].min())
@@ -276,12 +278,10 @@ def test_dropped_ids_stand_at_the_unknown_rows(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(engine_module, "with_ids_dropped", dropped)
     batch, candidates = steps.first, steps.batches.candidates
-    drawn = np.random.default_rng(batch.seed).choice(candidates, 6, replace=False, shuffle=False)
+    drawn = np.random.default_rng((*batch.seed, 0)).choice(candidates, 6, replace=False, shuffle=False)
     hidden = dropped(items, steps.batches.ids.unknown_item, 0.3, -1, None)
     assert 0 < (hidden.ids != items.ids).sum() < len(items)
-    object.__setattr__(steps.batches, "encoded", copy.copy(steps.batches.encoded))
-    object.__setattr__(steps.batches.encoded, "item", hidden)
-    naive = Naive.of(steps, batch)
+    naive = replace(Naive.of(steps, batch), earlier=hidden)
     scores = naive.scores(np.concatenate([np.broadcast_to(drawn, (len(batch), 6)), batch.targets[:, None]], axis=1))
     losses = []
     for row, target in enumerate(batch.targets.tolist()):
@@ -289,7 +289,7 @@ def test_dropped_ids_stand_at_the_unknown_rows(monkeypatch: pytest.MonkeyPatch) 
         others = scores[row, left] + math.log(len(candidates) / 6)
         losses.append(torch.logsumexp(torch.cat([others, scores[row, 6:]]), 0) - scores[row, 6])
     naive.compare(torch.stack(losses).mean())
-    unknown_rows = [steps.batches.ids.unknown_item + shift for shift in (0, *(spec.shift(role) for role in range(3)))]
+    unknown_rows = [steps.batches.ids.unknown_item + spec.shift(role) for role in range(3)]
     assert naive.table.grad is not None
     assert (naive.table.grad[unknown_rows].abs().max(1).values > 1e-4).all()
 

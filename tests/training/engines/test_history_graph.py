@@ -122,3 +122,9 @@ def test_it_says_what_does_not_fit() -> None:
     assert not fits(made.batches, made.model, made.rows, "squared")
     assert not fits(trainer("gml-fm", negatives=8).batches, trainer("gml-fm").model, made.rows, "softmax")  # type: ignore[arg-type]
     assert not fits(trainer(negatives=8).batches, made.model, made.rows, "softmax")  # type: ignore[arg-type]
+
+
+def test_a_model_that_adds_a_penalty_is_left_to_the_general_engine() -> None:
+    plain, penalised = trainer("mf"), trainer("mf", lambda_item=0.1)
+    assert fits(plain.batches, plain.model, plain.rows, "softmax")  # type: ignore[arg-type]
+    assert not fits(penalised.batches, penalised.model, penalised.rows, "softmax")  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ class World:
 
 
 def world(data: Dataset, split: str = "leave-one-out", **changes: Any) -> World:
-    settings = Settings.make("fm", "topn", {**QUICK, "batch_size": 30, "piece": 3, **changes})
+    settings = Settings.make("fm", "topn", {**QUICK, "batch_size": 30, "piece": 3, "cold_start_rate": 0.0, **changes})
     plan = make_plan(data, settings, split, device="cpu")
     assert isinstance(plan, MemoryPlan)
     batches = plan.selection_inputs().batches()

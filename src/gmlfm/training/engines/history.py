@@ -19,7 +19,7 @@ from torch import Tensor
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.models.gradient import Attributes, GradientModel
 from gmlfm.models.history import in_role
-from gmlfm.training.engines.history_catalogue import Catalogue, take_items, with_ids_dropped
+from gmlfm.training.engines.history_catalogue import Catalogue, at_level_of, is_due, take_items, with_ids_dropped
 from gmlfm.training.engines.history_items import EarlierItems, earlier_items, had_before
 from gmlfm.training.engines.history_ops import Columns, HistoryOps, Windows
 from gmlfm.training.engines.row_updates import RowUpdates
@@ -73,11 +73,13 @@ class HistoryEngine:
 
     def run(self, batch: HistoryBatch, groups_per_step: int, loss: str | None = None) -> Iterator[tuple[float, int]]:
         yield self.step(batch), len(batch)
+        if _shares(batch) and is_due(batch.seed[-1], self._hidden_rate):
+            self.step(batch, hides=True)
 
-    def step(self, batch: HistoryBatch) -> float:
-        rng = np.random.default_rng(batch.seed)
-        shares = batch.negatives is None and batch.labels is None
-        step = self._shared(batch, rng) if shares else self._grouped(batch, rng)
+    def step(self, batch: HistoryBatch, *, hides: bool = False) -> float:
+        """hides: by softmax with the ids of all items hidden, so that attributes learn what ids would keep to themselves."""
+        rng = np.random.default_rng((*batch.seed, int(hides)))
+        step = self._shared(batch, rng, hides=hides) if _shares(batch) else self._grouped(batch, rng)
         self.dense.zero_grad()
         step.loss.backward()  # type: ignore[no-untyped-call]
         result = float(step.loss.detach())
@@ -87,30 +89,38 @@ class HistoryEngine:
             self.dense.step()
         return result
 
-    def _shared(self, batch: HistoryBatch, rng: np.random.Generator) -> _Step:
+    def _shared(self, batch: HistoryBatch, rng: np.random.Generator, *, hides: bool = False) -> _Step:
         """The softmax over all candidates, or over negatives that the step shares."""
         model: Any = self.model  # one whose class says that it shares negatives
-        drawn, rate = self._candidates, self._hidden_rate
+        drawn, rate = self._candidates, 0.0 if hides else self._hidden_rate
         if self._takes_all:
             windows, n_earlier = self._whole_windows(batch), (len(self._earlier),) * len(self.spec.roles)
-            sides = [self._catalogue.items_hidden(rate, rng), self._catalogue.roles_hidden(rate, rng)]
-            step, (user_side, item_side, role_side) = self._gather_catalogue(batch.users, sides)
+            sides = [self._catalogue.roles_hidden(rate, rng)]
+            sides += [self._catalogue.items(hides=True)] if hides else []
+            sides.append(self._catalogue.items(hides=False))
+            step, (user_side, role_side, *item_sides) = self._gather_catalogue(batch.users, sides)
         else:
             drawn = rng.choice(drawn, self._n_negatives, replace=False, shuffle=False)
             earlier = earlier_items(batch, self.spec, self._distinct_items)
             windows, n_earlier = earlier.windows, earlier.n_items
-            items = self._hidden(take_items(self._items, np.concatenate([drawn, batch.targets])), rng)
-            step, (user_side, item_side, role_side) = self._gather([batch.users, items, self._in_roles(earlier, rng)])
+            items = take_items(self._items, np.concatenate([drawn, batch.targets]))
+            sides = [batch.users, self._in_roles(earlier, rate, rng)]
+            sides += [self._hidden(items, 1.0, rng)] if hides else []
+            step, (user_side, role_side, *item_sides) = self._gather([*sides, items])
         rows, n = model.transform_rows(step.leaf), len(drawn)
         # Under a softmax the user's linear term cancels, and with it that of the history.
         users = model.side_vectors(rows, user_side, is_user=True).vector
         role_vectors = [vectors[:, 1:] for vectors in self._role_vectors(rows, role_side, n_earlier)]
         users = users + self._ops.role_sums(windows, role_vectors, summed=True)
-        item = model.side_vectors(rows, item_side, is_user=False)
+        item = model.side_vectors(rows, item_sides[0], is_user=False)
+        if hides:
+            with torch.no_grad():
+                shown = model.side_vectors(rows, item_sides[1], is_user=False)
+            item = at_level_of(shown, item, users)
         targets = None if self._takes_all else (item.vector[n:], item.self_terms[n:])
         columns = self._columns(batch, drawn)
         loss = self._ops.softmax_loss(users, item.vector[:n], item.self_terms[:n], targets, batch.weights, columns)
-        penalty = model.penalty(step.leaf, user_side, item_side)
+        penalty = model.penalty(step.leaf, user_side, item_sides[0])
         return replace(step, loss=loss if penalty is None else loss + penalty)
 
     def _role_vectors(self, rows: Tensor, role_side: Attributes, n_earlier: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -142,7 +152,8 @@ class HistoryEngine:
         else:
             labels = batch.labels[:, None]
         earlier = earlier_items(batch, self.spec, self._distinct_items)
-        sides = [batch.users, self._hidden(take_items(self._items, items.ravel()), rng), self._in_roles(earlier, rng)]
+        rate, scored = self._hidden_rate, take_items(self._items, items.ravel())
+        sides = [batch.users, self._hidden(scored, rate, rng), self._in_roles(earlier, rate, rng)]
         step, (user_side, item_side, role_side) = self._gather(sides)
         item_side = _in_groups(item_side, items.shape)
         transformed = model.transform_rows(step.leaf)
@@ -159,16 +170,16 @@ class HistoryEngine:
         """The rows' windows among the events, where the role vectors are those of all items."""
         return Windows(batch.events, batch.is_kept, batch.row_start, batch.row_stop, batch.pieces)
 
-    def _hidden(self, items: AttributeTable, rng: np.random.Generator) -> AttributeTable:
-        """Some items with their ids dropped, so that the unknown row and the attributes learn what ids keep to themselves."""
-        return with_ids_dropped(items, self._ids.unknown_item, self._hidden_rate, self._ids.negative_only_row, rng)
+    def _hidden(self, items: AttributeTable, rate: float, rng: np.random.Generator) -> AttributeTable:
+        """A share of the items with their ids hidden, so that the unknown row and the attributes learn what ids know."""
+        return with_ids_dropped(items, self._ids.unknown_item, rate, self._ids.negative_only_row, rng)
 
-    def _in_roles(self, earlier: EarlierItems, rng: np.random.Generator) -> AttributeTable:
-        """The earlier items by their rows in each role, role after role; in each some with their ids dropped."""
+    def _in_roles(self, earlier: EarlierItems, rate: float, rng: np.random.Generator) -> AttributeTable:
+        """The earlier items by their rows in each role, role after role; in each a share with their ids hidden."""
         items, unknown, sides = take_items(self._earlier, earlier.items), self._ids.unknown_item, []
         for role, n_items in enumerate(earlier.n_items):
             side = in_role(AttributeTable(items.ids[:n_items], items.values[:n_items]), self.spec, role)
-            sides.append(with_ids_dropped(side, unknown + self.spec.shift(role), self._hidden_rate, -1, rng))
+            sides.append(with_ids_dropped(side, unknown + self.spec.shift(role), rate, -1, rng))
         return AttributeTable(*(np.concatenate([getattr(side, name) for side in sides]) for name in ("ids", "values")))
 
     def _gather(self, tables: list[AttributeTable]) -> tuple[_Step, list[Attributes]]:
@@ -206,6 +217,11 @@ class HistoryEngine:
 
     def _tensor(self, values: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.array(values)).to(self.device)
+
+
+def _shares(batch: HistoryBatch) -> bool:
+    """Whether the rows of a step are scored against the same items."""
+    return batch.negatives is None and batch.labels is None
 
 
 def _in_groups(side: Attributes, shape: tuple[int, ...]) -> Attributes:

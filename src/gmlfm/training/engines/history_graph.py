@@ -7,7 +7,7 @@ serves softmax over a whole catalogue that fits (`fits`), for scores that are su
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import Tensor
 from gmlfm.data.histories import ranges
 from gmlfm.kernels.spec import SumsSpec
 from gmlfm.models.gradient import Attributes, GradientModel
-from gmlfm.training.engines.history_catalogue import Catalogue
+from gmlfm.training.engines.history_catalogue import Catalogue, at_level_of, is_due
 from gmlfm.training.rows import RowAdam, RowOptimiser
 from gmlfm.training.sampling.batches import ALL_NEGATIVES
 from gmlfm.training.sampling.history_batches import HistoryBatches, training_items
@@ -30,11 +30,12 @@ _NEVER = torch.iinfo(torch.int32).max
 
 @dataclass(frozen=True)
 class RowNumbers:
-    """Some steps: rows (S, B) as places among the targets, weights (S, B), 0 for padding."""
+    """Some steps: rows (S, B) as places among the targets, weights (S, B), 0 for padding; first_step: within the epoch."""
 
     rows: Tensor
     weights: Tensor
     n_rows: int
+    first_step: int = 0
 
     def __len__(self) -> int:
         return self.n_rows
@@ -47,6 +48,7 @@ def fits(batches: HistoryBatches, model: GradientModel, optimiser: RowOptimiser,
     return (
         isinstance(spec, SumsSpec)
         and not spec.translated
+        and spec.user_l2 == spec.item_l2 == 0
         and type(optimiser) is RowAdam
         and loss == "softmax"
         and batches.shares_negatives
@@ -118,7 +120,7 @@ class ResidentHistories:
         for start in range(0, len(rows), _STEPS_PER_BATCH * size):
             block = slice(start, start + _STEPS_PER_BATCH * size)
             n_rows = min(n, start + _STEPS_PER_BATCH * size) - start
-            yield RowNumbers(rows[block].view(-1, size), weights[block].view(-1, size), n_rows)
+            yield RowNumbers(rows[block].view(-1, size), weights[block].view(-1, size), n_rows, start // size)
 
 
 class HistoryGraphEngine:
@@ -132,11 +134,10 @@ class HistoryGraphEngine:
         self._dropout, self._hidden_rate = batches.dropout, batches.options.cold_start_rate
         items, device = training_items(batches.encoded.item, batches.ids), data.device
         catalogue = Catalogue(items, batches.encoded.item, batches.candidates, batches.ids, batches.spec, len(rows.table))
-        self._items, self._roles = (self._static(side) for side in (catalogue.items, catalogue.in_roles))
+        self._items, self._hidden_items = (self._static(catalogue.items(hides=hides)) for hides in (False, True))
+        self._roles = self._static(catalogue.in_roles)
         self._n_items = len(batches.encoded.item)
         unknown = batches.ids.unknown_item
-        self._negative_only_row = batches.ids.negative_only_row
-        self._unknown_item = torch.tensor(unknown, device=device)
         shifts = torch.tensor([unknown + self._spec.shift(role) for role in range(len(self._spec.roles))], device=device)
         self._unknown_in_role = shifts.repeat_interleave(self._n_items)
         self._first_row = catalogue.first_row
@@ -145,8 +146,9 @@ class HistoryGraphEngine:
         size = data.groups_per_step
         self._step_rows = torch.zeros(size, dtype=torch.int64, device=device)
         self._step_weights, self._lr = torch.ones(size, device=device), torch.zeros((), device=device)
-        self._loss, self._n_steps = torch.zeros((), device=device), 0
-        self._graph: Any = None
+        self._loss = torch.zeros((), device=device)
+        self._n_steps = [0, 0]
+        self._graphs: list[Any] = [None, None]  # of ordinary steps, and of those with ids hidden
 
     def _static(self, side: Any) -> Attributes:
         device = self._data.device
@@ -157,35 +159,39 @@ class HistoryGraphEngine:
         """After all steps of the batch their mean loss and how many rows they had."""
         self._lr.fill_(self._rows.lr)
         self._loss.zero_()
-        for rows, weights in zip(batch.rows, batch.weights, strict=True):
+        for number, (rows, weights) in enumerate(zip(batch.rows, batch.weights, strict=True)):
             self._step_rows.copy_(rows)
             self._step_weights.copy_(weights)
-            self._take_step()
+            self._take_step(hides=False)
+            if is_due(batch.first_step + number, self._hidden_rate):
+                self._take_step(hides=True)
         yield float(self._loss) / len(batch.rows), batch.n_rows
 
-    def _take_step(self) -> None:
-        if self._data.device.type != "cuda" or self._n_steps < _EAGER_STEPS:
-            self._step()
-        elif self._graph is None:
-            self._graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._graph):
-                self._step()
-            self._graph.replay()
+    def _take_step(self, *, hides: bool) -> None:
+        """hides: with the ids of all items hidden, as HistoryEngine.step has it."""
+        if self._data.device.type != "cuda" or self._n_steps[hides] < _EAGER_STEPS:
+            self._step(hides=hides)
         else:
-            self._graph.replay()
-        self._n_steps += 1
+            graph: Any = self._graphs[hides]
+            if graph is None:
+                self._graphs[hides] = graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph):
+                    self._step(hides=hides)
+            graph.replay()
+        self._n_steps[hides] += 1
 
-    def _step(self) -> None:
+    def _step(self, *, hides: bool) -> None:
         table = self._rows.table
         with torch.enable_grad(), _fast_products(table.device):
             leaf = table.detach().requires_grad_()
-            loss = self._step_loss(leaf)
+            loss = self._step_loss(leaf, hides=hides)
             (gradient,) = torch.autograd.grad(loss, [leaf])
         with torch.no_grad():
             self._update(gradient)
-            self._loss += loss.detach()
+            if not hides:
+                self._loss += loss.detach()
 
-    def _step_loss(self, leaf: Tensor) -> Tensor:
+    def _step_loss(self, leaf: Tensor, *, hides: bool) -> Tensor:
         model: Any = self._model
         data, rows = self._data, self._step_rows
         owners, stop, target = data.users[rows], data.stops[rows], data.column_of_item[data.targets[rows]]
@@ -193,8 +199,11 @@ class HistoryGraphEngine:
         transformed = model.transform_rows(leaf)
         user_side = Attributes(data.user_ids[rows], data.user_x[rows])
         users = model.side_vectors(transformed, user_side, is_user=True).vector
-        users = users + self._history_sums(transformed, first, stop)
-        item = model.side_vectors(transformed, self._hidden(self._items, self._unknown_item), is_user=False)
+        users = users + self._history_sums(transformed, first, stop, hides=hides)
+        item = model.side_vectors(transformed, self._items, is_user=False)
+        if hides:
+            shown = replace(item, self_terms=item.self_terms.detach(), vector=item.vector.detach())
+            item = at_level_of(shown, model.side_vectors(transformed, self._hidden_items, is_user=False), users)
         scores = torch.addmm(item.self_terms, users, item.vector.T)
         is_had = data.had_from[owners] < (stop - first).unsqueeze(1)
         is_had.scatter_(1, target.unsqueeze(1), torch.zeros_like(target, dtype=torch.bool).unsqueeze(1))
@@ -202,12 +211,15 @@ class HistoryGraphEngine:
         weights = self._step_weights
         return (losses * weights).sum() / weights.sum()
 
-    def _history_sums(self, transformed: Tensor, begin: Tensor, stop: Tensor) -> Tensor:
+    def _history_sums(self, transformed: Tensor, begin: Tensor, stop: Tensor, *, hides: bool) -> Tensor:
         """(B, D): each role's weights as a matrix rows x items, times the items' vectors in that role."""
         spec, n_items = self._spec, self._n_items
-        vectors = self._model.history_vectors(transformed, self._hidden(self._roles, self._unknown_in_role))[:, 1:]
+        roles = self._roles if hides else self._with_ids_dropped(self._roles)
+        vectors = self._model.history_vectors(transformed, roles)[:, 1:]
         places = stop.unsqueeze(1) - 1 - self._ages
         is_earlier = places >= begin.unsqueeze(1)
+        if self._hidden_rate:  # some histories are hidden whole, so that users without any are trained for
+            is_earlier = is_earlier & (torch.rand(len(stop), 1, device=stop.device) >= self._hidden_rate)
         items = self._data.events[places.clamp_min(0)]
         is_kept = is_earlier
         if self._dropout:
@@ -224,14 +236,13 @@ class HistoryGraphEngine:
             total = total + matrix @ of_role
         return total
 
-    def _hidden(self, side: Attributes, unknown: Tensor) -> Attributes:
-        """Some items with their ids dropped."""
+    def _with_ids_dropped(self, roles: Attributes) -> Attributes:
+        """In each role some items with their ids dropped."""
         if not self._hidden_rate:
-            return side
-        is_hidden = torch.rand(len(side.ids), device=side.ids.device) < self._hidden_rate
-        is_hidden &= side.ids[:, 0] != self._negative_only_row
-        id_rows = torch.where(is_hidden, unknown, side.ids[:, 0]).unsqueeze(1)
-        return Attributes(torch.cat([id_rows, side.ids[:, 1:]], 1), side.x, is_present=side.is_present)
+            return roles
+        is_dropped = torch.rand(len(roles.ids), device=roles.ids.device) < self._hidden_rate
+        id_rows = torch.where(is_dropped, self._unknown_in_role, roles.ids[:, 0]).unsqueeze(1)
+        return Attributes(torch.cat([id_rows, roles.ids[:, 1:]], 1), roles.x, is_present=roles.is_present)
 
     def _update(self, gradient: Tensor) -> None:
         """RowAdam over the whole table, as far as rows are part of the step."""

@@ -20,7 +20,7 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class EarlierItems:
-    """windows: the rows' windows, as places among `items`; items: distinct; role number r reads the first n_items[r]."""
+    """windows: of the rows, as places among `items`; items: distinct; role number r reads the first n_items[r] of them."""
 
     windows: Windows
     items: Ints
@@ -28,8 +28,8 @@ class EarlierItems:
 
 
 def earlier_items(batch: HistoryBatch, spec: HistorySpec, distinct: Distinct) -> EarlierItems:
-    """The items of the events that count. The role `last` reads the latest ones, `recent` those young enough to have a
-    weight, so that a step leaves alone what a role does not read."""
+    """The items of the events that count. The role `last` reads the latest ones, `recent` those young enough to have a weight,
+    so that a step leaves alone what a role does not read."""
     has_events = batch.row_stop > batch.row_start
     latest = batch.row_stop[has_events] - 1
     kept = np.flatnonzero(batch.is_kept)

@@ -14,7 +14,7 @@ from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.dataset import Rows
 from gmlfm.data.encoding import Encoded
 from gmlfm.data.histories import Histories, ranges
-from gmlfm.models.base import HistorySpec
+from gmlfm.models.base import HistorySpec, UserSide
 from gmlfm.training.sampling.batches import BatchOptions
 from gmlfm.training.sampling.groups import Floats, IdRows, Ints
 from gmlfm.training.sampling.negatives import TrainingNegatives
@@ -69,7 +69,9 @@ class HistoryBatch:
 class HistoryBatches:
     """Every training row is a target, with the visible rows before it as history, never itself or later ones.
 
-    What a step costs does not grow with what its users did before their windows, which is not copied.
+    What a step costs does not grow with what its users did before their windows, which is not copied. Of a share of the pieces
+    (cold_start_rate) the history is hidden, so that users without any are trained for: their windows are empty, while what
+    they had stays masked.
     """
 
     copies_all_events = False  # of a piece, not only those of its windows
@@ -122,8 +124,14 @@ class HistoryBatches:
         return -(-self.n_instances // self.groups_per_step)
 
     def cold_start_sampler(self, number: int) -> None:
-        """Newcomers are ordinary users here; new items are trained for within the steps."""
+        """Newcomers are ordinary users here; new items are trained for by steps of the engine's own."""
         return
+
+    def draw_users(self, n: int, rng: np.random.Generator) -> UserSide:
+        """Some users with all that they did, each in the context of their latest row."""
+        places = np.sort(rng.permutation(np.flatnonzero(np.diff(self.users, append=-1)))[:n])
+        users = self.users[places]
+        return UserSide(users, self.encoded.user_side(users, self.rows[places]), self.histories.complete(users))
 
     def epoch(self, number: int) -> Iterator[HistoryBatch]:
         rng = np.random.default_rng([self.options.seed, 10, number])
@@ -196,6 +204,10 @@ class HistoryBatches:
             events, is_had = events[~is_own], is_had[~is_own]
             row_first, row_stop = kept_before[row_first], kept_before[row_stop]
         is_kept = rng.random(len(events), np.float32) >= self.dropout if self.dropout else np.ones(len(events), bool)
+        row_start = np.maximum(row_first, row_stop - self.spec.length)
+        if self.options.cold_start_rate:
+            is_hidden = np.repeat(rng.random(len(starts), np.float32) < self.options.cold_start_rate, sizes)
+            row_start = np.where(is_hidden, row_stop, row_start)
         negatives, rows = None, self.rows[places]
         if self._negatives is not None:
             negatives = self._negatives_of(self._place_of_negatives[places], rng)
@@ -208,7 +220,7 @@ class HistoryBatches:
             is_kept,
             is_had,
             row_first,
-            np.maximum(row_first, row_stop - self.spec.length),
+            row_start,
             row_stop,
             pieces,
             negatives,

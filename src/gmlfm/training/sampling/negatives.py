@@ -6,7 +6,7 @@ binary search in the excluded items. Memory: a few numbers an interaction.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -210,6 +210,10 @@ class TrainingNegatives:
     def of_epoch(self, epoch: int) -> Items:
         rng = np.random.default_rng([self.seed, 11, epoch if self.fresh else 0])
         return self.sampler.draw(self.users, self.n, rng, self.times)
+
+    def of(self, places: Rows) -> TrainingNegatives:
+        """Those of some of the rows, by their places among these."""
+        return replace(self, users=self.users[places], times=None if self.times is None else self.times[places])
 
     def check(self) -> None:
         self.sampler.check_rows(self.users, self.times)
