@@ -69,9 +69,11 @@ def main() -> None:
         data = load_dataset("bazaar")
     contenders: dict[str, Measured] = {}
     for name, info in MODELS.items():
-        if not applicable(info)["batches"]:
+        if not applicable(info)["batches"] or info.cls.reads_sequences:
             continue
         values = {"k": options.k, "batch_size": options.batch, "n_negatives": 4, "threads": options.threads}
+        if applicable(info)["history"]:
+            values["history"] = "none"
         settings = Settings.make(name, "topn", values)
         inputs = MemoryPlan(data, settings, "leave-one-out", {}, "cpu").selection_inputs()
         contenders[name] = Measured(settings)
