@@ -167,6 +167,14 @@ def test_with_a_history_the_command_prints_rates_and_their_share(
     assert {"instances_per_second", "gflops", "sgemm_gflops", "share", "ratio"} == printed["by_processor_time"].keys()
 
 
+def test_a_history_that_is_on_by_default_can_be_left_out(small_market: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    short = ["--model", "fm", "--set", "history=none", "--set", "k=4", "--threads", "1", "--rounds", "1", "--seconds", "0.01"]
+    assert main(["bench", "train", str(small_market), *short, "--against", "eager", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert "gflops" not in printed
+    assert printed["roofline"]["operations"] > 0
+
+
 def test_training_with_a_history_until_a_result_is_reached(small_market: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "train", str(small_market), *HISTORY, "--until", "ndcg@10=0.01", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)

@@ -83,7 +83,7 @@ def _steps(options: argparse.Namespace, settings: dict[str, Any]) -> dict[str, A
     if not reads_history(options.model, more):
         for name in more.keys() - {"history"}:
             raise OptionError(f"bench train measures steps by k and batch_size alone; '{name}' goes with --until only.")
-        more = {}
+        more = {name: more[name] for name in more.keys() & {"history"}}
     k, batch, threads = settings["k"], settings.get("batch_size"), settings["threads"]
     device = chosen_device(options.device)
     task = Task(options.data, options.data_root, options.model, "ours", k, batch, threads, device, settings=more)
