@@ -11,7 +11,13 @@ SOURCES = Path(__file__).parent.parent / "src" / "gmlfm"
 # What others may import of the models: the protocol, the registry, the settings, and what trainers work on.
 OPEN = {"base", "registry", "settings", "gradient", "frozen", "history", "terms"}
 # The trainer of episodic models, and the scikit-learn estimators, which are GML-FM by name.
-EXCEPTIONS = {("training/episode_trainer.py", "episodic"), ("fitting/plan.py", "episodic"), ("estimators.py", "gmlfm")}
+# And the bench's FM with histories in plain PyTorch.
+EXCEPTIONS = {
+    ("bench/history.py", "fm"),
+    ("training/episode_trainer.py", "episodic"),
+    ("fitting/plan.py", "episodic"),
+    ("estimators.py", "gmlfm"),
+}
 
 
 def model_modules(path: Path) -> set[str]:

@@ -16,6 +16,8 @@ from tests.contracts.checkerboard import checkerboard
 class Recorder:
     """A model that remembers whom it was asked for."""
 
+    reads_history = False
+
     def __init__(self) -> None:
         self.users: list[UserSide] = []
 

@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> None:
     console.print("gml-fm, on who and what:")
     plain = Recommender("gml-fm", seed=0, epochs=options.epochs, patience=2).fit(data, observer=EpochLines(console))
     console.print("fm, on what buyers did before, too:")
-    model = Recommender("fm", seed=0, epochs=min(options.epochs, _EPOCHS_WITH_HISTORY))
+    model = Recommender("fm", history="auto", seed=0, epochs=min(options.epochs, _EPOCHS_WITH_HISTORY))
     force = options.force or options.out == _OUT
     model.fit(data, out=options.out, force=force, observer=EpochLines(console))
     popular = Recommender("popularity").fit(data)

@@ -108,7 +108,7 @@ class SASRec(FactorModel):
 
     @classmethod
     def newcomers(cls) -> str:
-        return "a history given with the question, or the start of all"
+        return "a history given with the question"
 
     @property
     def reads_history(self) -> bool:

@@ -61,7 +61,6 @@ class HistoryLevel:
         shown = AttributeTable(catalogue.ids[chosen], catalogue.values[chosen])
         scorer = self._model.over(ItemSide(np.arange(len(catalogue), dtype=np.int32), catalogue)).scorer
         _, vectors = scorer.user_vectors(users)
-        start = self._table[ids.unknown_item].clone()
         teacher, student = (
             vectors @ side.vector.T + side.self_terms
             for side in (scorer.item_side_vectors(shown), scorer.item_side_vectors(shown, start))

@@ -21,10 +21,11 @@ _PATIENCE = Setting(
 )
 _DECAY_OF_AN_EPOCH = 72.0
 _WEIGHT_DECAY = Setting(
-    f"decoupled decay of a step's rows, times lr; auto is 0, and with a history {_DECAY_OF_AN_EPOCH:g} over an epoch's steps",
+    f"decoupled decay of a step's rows, times lr; auto is 0, and with a history {_DECAY_OF_AN_EPOCH:g} over an epoch's steps, "
+    "at most 1",
     least=0,
     below=100,
-    search=Choice((0.0, 0.001, 0.01, 0.1, 0.5, 1.0)),
+    search=Choice(("auto", 0.001, 0.01, 0.1, 0.5, 1.0)),
 )
 
 
@@ -53,7 +54,7 @@ class TrainingOptions:
         """The weight decay; by default small data, whose epochs have few steps, are held back as much in an epoch as large."""
         if self.weight_decay is not None:
             return self.weight_decay
-        return _DECAY_OF_AN_EPOCH / max(steps_per_epoch, 1) if has_history else 0.0
+        return min(1.0, _DECAY_OF_AN_EPOCH / max(steps_per_epoch, 1)) if has_history else 0.0
 
     def lr_at(self, share: float) -> float:
         """The learning rate when a share of all epochs is done."""
