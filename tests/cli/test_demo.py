@@ -19,7 +19,8 @@ def test_the_demo_goes_from_the_market_to_the_report(tmp_path: Path, capsys: pyt
     # What is ranked could be had and was never sold, so that popularity cannot tell one listing from another.
     assert rates["popularity"] == pytest.approx(0.1, abs=0.02)
     oracle = rates["the oracle, who knows every taste"]
-    assert rates["chance"] + 0.05 < rates["gml-fm"] < rates["fm, with histories"] < oracle - 0.1
+    assert rates["chance"] + 0.05 < rates["gml-fm"] < oracle - 0.2
+    assert rates["gml-fm"] < rates["fm, with histories"] < oracle - 0.1
     for heading in (
         "The data",
         "Training",

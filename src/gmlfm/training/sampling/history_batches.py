@@ -58,7 +58,6 @@ class HistoryBatch:
     row_stop: Longs
     pieces: Longs
     negatives: Ints | None
-    moments: Longs | None
     seed: tuple[int, ...]
     had: Had
 
@@ -224,7 +223,6 @@ class HistoryBatches:
             row_stop,
             pieces,
             negatives,
-            None,
             seed,
             Had(histories.items, histories.is_had, histories.starts[self.users[places]], self.stops[places]),
         )
