@@ -109,6 +109,10 @@ def slow_score(run: FittedRun, rows: Tensor, user: list[tuple[int, float]], hist
     def pair(left: int, right: int) -> float:
         return float(model.pair_values(rows[left : left + 1], rows[right : right + 1])[0, 0])
 
+    def earlier_pair(left: int, right: int, role: Any) -> float:
+        parts = model.earlier_pair_parts(rows[left : left + 1], rows[right : right + 1], role)
+        return float(np.prod([part[0, 0].item() for part in parts if part is not None]))
+
     target = attributes_of(run.encoded.item, item, model.ids_only)
     score = float(model.global_term())
     for side in (user, target):
@@ -120,7 +124,7 @@ def slow_score(run: FittedRun, rows: Tensor, user: list[tuple[int, float]], hist
             for row, x in attributes_of(run.encoded.item, earlier, model.ids_only):
                 place = row + (number + 1) * spec.block
                 score += weight * x * linear(place)
-                score += sum(weight * x * y * pair(place, b) for b, y in target)
+                score += sum(weight * x * y * earlier_pair(place, b, role) for b, y in target)
     return score
 
 

@@ -47,3 +47,13 @@ class PairsSpec(KernelSpec):
     has_biases: bool = False
     unit: bool = False
     cosine: bool = False
+
+
+@dataclass(frozen=True)
+class GatedSpec(KernelSpec):
+    r"""Gated GML-FM: each pair a weight h.(v_i * v_j) times 1 + g cos(z_i, z_j) with z = L v, L of R x K; rows w, v.
+
+    Packed: the global bias, h, L, then g and what follows it, which steps without histories leave alone.
+    """
+
+    rank: int = 1

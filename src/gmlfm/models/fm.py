@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
+from gmlfm.kernels.outer_sums import outer_sums
 from gmlfm.kernels.spec import KernelSpec, SumsSpec
 from gmlfm.models.gradient import Attributes
 from gmlfm.models.layers import FactorModel, weighted_sum
@@ -44,13 +45,13 @@ class FM(FactorModel, PairwiseModel):
         return left[:, 1:] @ right[:, 1:].T, None
 
     def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideVectors:
-        total = weighted_sum(rows, attributes)
-        vector = total[..., 1:]
-        squares = rows[:, 1:].square().sum(-1, keepdim=True)
-        own = weighted_sum(squares, replace(attributes, x=attributes.x.square())).squeeze(-1)
-        within = 0.5 * (vector.square().sum(-1) - own)
-        self_terms = total[..., 0] + within
+        self_terms, vector = outer_sums(rows, self.k, attributes.ids, attributes.x)
+        if attributes.ids.shape[-1] > 1:
+            squares = rows[:, 1:].square().sum(-1, keepdim=True)
+            own = weighted_sum(squares, replace(attributes, x=attributes.x.square())).squeeze(-1)
+            self_terms = self_terms + 0.5 * (vector.square().sum(-1) - own)
         return SideVectors(self_terms + self.bias if is_user else self_terms, vector)
 
     def history_vectors(self, rows: Tensor, attributes: Attributes) -> Tensor:
-        return weighted_sum(rows, attributes)
+        linear, vector = outer_sums(rows, self.k, attributes.ids, attributes.x)
+        return torch.cat([linear.unsqueeze(-1), vector], dim=-1)

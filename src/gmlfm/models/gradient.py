@@ -17,7 +17,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.attributes import AttributeTable, Role
 from gmlfm.errors import NotSupportedError, OptionError
 from gmlfm.models.base import FitInputs, FitReport, Floats, HistorySpec, Inputs, Ints, ItemSide, Model, Plan, UserSide
 
@@ -103,6 +103,10 @@ class GradientModel(nn.Module, Model):
         """Epochs before the model is whole, which early stopping does not judge."""
         return 0
 
+    def resting_points(self) -> list[tuple[nn.Parameter, float]]:
+        """Dense parameters that weight decay draws back, each with the number to which it is drawn."""
+        return []
+
     def begin_epoch(self, number: int) -> None:
         """Called before each epoch, the first being 0."""
 
@@ -147,6 +151,10 @@ class GradientModel(nn.Module, Model):
         the sum of these over the role's items.
         """
         return (rows[attributes.ids] * attributes.x.unsqueeze(-1)).sum(-2)
+
+    def in_role(self, vectors: Tensor, role: Role) -> Tensor:
+        """What `history_vectors` gave of some items (N, D), as it counts in a role of the history."""
+        return vectors
 
     def scores_after(
         self, rows: Tensor, user_side: Attributes, item_side: Attributes, earlier: list[Tensor], role_fields: Tensor | None

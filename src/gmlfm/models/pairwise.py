@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from gmlfm.data.attributes import PADDING, AttributeTable
+from gmlfm.data.attributes import PADDING, AttributeTable, Role
 from gmlfm.errors import OptionError
 from gmlfm.models.base import Floats, Ints, UserSide
 from gmlfm.models.gradient import Attributes, GradientModel
@@ -84,6 +84,10 @@ class PairwiseModel(GradientModel):
         counting = self.counting(attributes)
         linear = (self.linear(rows)[counting.ids] * counting.x).sum(-1, keepdim=True)
         return torch.cat([linear, self.side_vectors(rows, attributes, is_user=True).vector], dim=-1)
+
+    def earlier_pair_parts(self, earlier: Tensor, scored: Tensor, role: Role) -> tuple[Tensor, Tensor | None]:
+        """`pair_parts` of attributes of earlier items in a role with those of the item that is scored."""
+        return self.pair_parts(earlier, scored)
 
     def scores_after(
         self, rows: Tensor, user_side: Attributes, item_side: Attributes, earlier: list[Tensor], role_fields: Tensor | None

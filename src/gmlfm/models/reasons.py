@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gmlfm.data.attributes import PADDING, AttributeTable
 from gmlfm.data.histories import History
-from gmlfm.models.base import Floats, HistorySpec, Ints, UserSide
+from gmlfm.models.base import HistorySpec, Ints, UserSide
 from gmlfm.models.history import EarlierItems, earlier_items
 from gmlfm.models.terms import EarlierTerms
 
@@ -47,26 +47,33 @@ def earlier_terms(
     table = model.counting_table(taken(items, earlier.items[places]))
     owners, columns = np.nonzero(table.ids != PADDING)
     shifts = np.array([spec.shift(role) for role in range(len(spec.roles))], np.int64)
-    ids = table.ids[owners, columns] + shifts[roles[owners]]
+    roles_of = roles[owners]
+    ids = table.ids[owners, columns] + shifts[roles_of]
     weights = earlier.weights[places, roles][owners]
     x = weights * table.values[owners, columns]
-    parts: list[list[Floats]] = []
+    linear, weight = np.zeros(len(ids)), np.zeros((len(ids), len(scored)))
+    distance = None
     with torch.no_grad():
-        for start in range(0, len(ids), _ATTRIBUTES_PER_BLOCK):
-            block = torch.from_numpy(ids[start : start + _ATTRIBUTES_PER_BLOCK]).to(scored.device)
-            rows = model.scorer.rows_of(block)
-            terms = (model.linear(rows), *model.pair_parts(rows, scored))
-            parts.append([part.cpu().numpy() for part in terms if part is not None])
-    linear, weight, *distances = (np.concatenate(blocks).astype(np.float64) for blocks in zip(*parts, strict=True))
+        for number, role in enumerate(spec.roles):
+            in_role = np.flatnonzero(roles_of == number)
+            for start in range(0, len(in_role), _ATTRIBUTES_PER_BLOCK):
+                block = in_role[start : start + _ATTRIBUTES_PER_BLOCK]
+                rows = model.scorer.rows_of(torch.from_numpy(ids[block]).to(scored.device))
+                linear[block] = model.linear(rows).cpu().numpy()
+                of_weight, of_distance = model.earlier_pair_parts(rows, scored, role)
+                weight[block] = of_weight.cpu().numpy()
+                if of_distance is not None:
+                    distance = np.zeros_like(weight) if distance is None else distance
+                    distance[block] = of_distance.cpu().numpy()
     return EarlierTerms(
         earlier.items[places][owners],
-        [spec.roles[role] for role in roles[owners]],
+        [spec.roles[role] for role in roles_of],
         weights,
         ids,
         x,
         spread * linear * x,
         spread * weight,
-        distances[0] if distances else None,
+        distance,
     )
 
 

@@ -21,6 +21,7 @@ from gmlfm.models.base import TASKS, Layout, Model
 from gmlfm.models.deepfm import DeepFM
 from gmlfm.models.ease import EASE
 from gmlfm.models.fm import FM
+from gmlfm.models.gated import GatedGMLFM
 from gmlfm.models.gmlfm import GMLFM
 from gmlfm.models.item_knn import ItemKNN
 from gmlfm.models.mamo import Mamo
@@ -234,7 +235,11 @@ def load_entry_points() -> None:
 
 register(
     "gml-fm",
-    about="our recommended form: one tanh layer from an orthogonal start, z at unit length, so that it starts near a plain FM",
+    about="our form: an FM whose factors have weights and whose pairs count by how near they are, in a learned metric",
+)(GatedGMLFM)
+register(
+    "gml-fm-unit",
+    about="the paper's form with one tanh layer from an orthogonal start and z at unit length, near a plain FM at the start",
     defaults={"transform": "dnn", "unit": True, "start": "orthogonal", "h_start": "half"},
 )(GMLFM)
 register(

@@ -55,7 +55,7 @@ class RoleSums:
         """What items add to a user at weight 1 in role number `role` of the history: (I, D)."""
         blocks = self._blocks(in_role(items, self.spec, role))
         vectors = [self._model.history_vectors(self._centred(rows), side) for rows, side in blocks]
-        return torch.cat(vectors)
+        return self._model.in_role(torch.cat(vectors), self.spec.roles[role])
 
     @cached_property
     def _width(self) -> int:

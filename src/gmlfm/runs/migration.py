@@ -7,7 +7,7 @@ from typing import Any
 
 from gmlfm.fitting import Refit
 
-FORMAT = 4
+FORMAT = 5
 
 
 def _from_2(about: dict[str, Any]) -> dict[str, Any]:
@@ -24,7 +24,13 @@ def _from_3(about: dict[str, Any]) -> dict[str, Any]:
     return {**about, **unknown_then, "format": 4}
 
 
-_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {2: _from_2, 3: _from_3}
+def _from_4(about: dict[str, Any]) -> dict[str, Any]:
+    """Format 4 had another form under the name gml-fm, which is gml-fm-unit since."""
+    model = "gml-fm-unit" if about.get("model") == "gml-fm" else about.get("model")
+    return {**about, "model": model, "format": 5}
+
+
+_STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {2: _from_2, 3: _from_3, 4: _from_4}
 
 
 def migrate(about: dict[str, Any]) -> dict[str, Any]:

@@ -104,7 +104,7 @@ class RowTrainer(Trainer):
         """On a GPU all there is to a step stands there, where that fits."""
         if self.device.type == "cuda" and fits(batches, self.model, self.rows, self.options.loss):
             self._resident = ResidentHistories(batches, self.device)
-            return HistoryGraphEngine(self.model, self.rows, self._resident, batches)
+            return HistoryGraphEngine(self.model, self.rows, self.dense, self._resident, batches, self._field_of_row)
         return HistoryEngine(self.model, self.rows, self.dense, self.options.loss, batches, self._field_of_row)
 
     def run_epoch(self, observer: Observer) -> float:
@@ -143,7 +143,8 @@ class RowTrainer(Trainer):
         share = (self.epoch + n_done / max(self.n_instances, 1)) / max(self._schedule_epochs, 1)
         self.rows.lr = self.options.lr_at(share)
         for group in self.dense.param_groups:
-            group["lr"] = self.rows.lr
+            if not isinstance(group["lr"], Tensor):
+                group["lr"] = self.rows.lr
 
     def _check(self, losses: Iterable[float]) -> None:
         for loss in losses:

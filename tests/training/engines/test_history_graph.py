@@ -41,7 +41,7 @@ def trainer(model: str = "fm", **given: object) -> RowTrainer:
     return RowTrainer(built, inputs.layout.n_rows, plan.settings.training, inputs.batches())  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("model", ["fm", "mf"])
+@pytest.mark.parametrize("model", ["fm", "mf", "gml-fm"])
 @pytest.mark.parametrize("given", [{}, {"history_length": 2, "half_life": 0.7, "weight_decay": 0.1}])
 def test_it_takes_the_steps_of_the_general_engine(model: str, given: dict[str, object]) -> None:
     general, resident = trainer(model, piece=1, **given), trainer(model, piece=1, **given)
@@ -49,7 +49,7 @@ def test_it_takes_the_steps_of_the_general_engine(model: str, given: dict[str, o
     batches = resident.batches
     assert isinstance(batches, HistoryBatches)
     data = ResidentHistories(batches, torch.device("cpu"))
-    engine = HistoryGraphEngine(resident.model, resident.rows, data, batches)
+    engine = HistoryGraphEngine(resident.model, resident.rows, resident.dense, data, batches)
     for batch in general.batches.epoch(0):
         ((loss, _),) = general.engine.run(batch, 0)
         # The rows of the batch, in the order of the targets that both have.
@@ -94,7 +94,7 @@ def test_training_by_it_learns_what_training_by_the_general_engine_learns() -> N
     general, resident = trainer(epochs=4, lr=0.02, weight_decay=0.0), trainer(epochs=4, lr=0.02, weight_decay=0.0)
     assert isinstance(resident.batches, HistoryBatches)
     resident._resident = ResidentHistories(resident.batches, torch.device("cpu"))
-    resident._engine = HistoryGraphEngine(resident.model, resident.rows, resident._resident, resident.batches)
+    resident._engine = HistoryGraphEngine(resident.model, resident.rows, resident.dense, resident._resident, resident.batches)
     losses = []
     for made in (general, resident):
         values: list[float] = []

@@ -15,22 +15,25 @@ _ONE = np.float32(1.0)
 
 
 class PairsShape(NamedTuple):
-    """A PairsSpec as the kernels take it, its activation by code.
+    """A PairsSpec or GatedSpec as the kernels take it, its activation by code.
 
-    The packed parameters are the global bias, h, the layers' matrices, then their biases.
+    The packed parameters are the global bias, h, the layers' matrices, their biases, then the gate. rank: numbers of z, which
+    are K, or fewer behind one layer without activation. gated: a pair counts 1 + gate times its cosine.
     """
 
     k: int
+    rank: int
     n_layers: int
     activation: int
     has_biases: bool
     unit: bool
     cosine: bool
+    gated: bool
 
 
 class PairsWork(NamedTuple):
-    """Buffers for one step of at most U distinct rows: features (n_layers + 1, U, K) from v to before unit length; z (U, K);
-    inverses: 1 / length; and for each part the gradients of w (U, 1), v (U, K), z (U, K) and of the packed
+    """Buffers for one step of at most U distinct rows: features (n_layers + 1, U, K) from v to before unit length; z (U, R);
+    inverses: 1 / length; and for each part the gradients of w (U, 1), v (U, K), z (U, R) and of the packed
     parameters."""
 
     rows: Ints
@@ -50,26 +53,38 @@ class PairsWork(NamedTuple):
 @compiled
 def matrices_of(shape: PairsShape, packed_params: Floats) -> Any:
     begin = 1 + shape.k
-    return packed_params[begin : begin + shape.n_layers * shape.k * shape.k].reshape(shape.n_layers, shape.k, shape.k)
+    return packed_params[begin : begin + shape.n_layers * shape.rank * shape.k].reshape(shape.n_layers, shape.rank, shape.k)
 
 
 @compiled
 def biases_of(shape: PairsShape, packed_params: Floats) -> Any:
-    begin = 1 + shape.k + shape.n_layers * shape.k * shape.k
+    begin = 1 + shape.k + shape.n_layers * shape.rank * shape.k
     end = begin + shape.n_layers * shape.k if shape.has_biases else begin
     return packed_params[begin:end].reshape(shape.n_layers if shape.has_biases else 0, shape.k)
+
+
+@compiled
+def gate_place(shape: PairsShape) -> int:
+    """Of the gate among the packed parameters."""
+    return 1 + shape.k + shape.n_layers * (shape.rank * shape.k + (shape.rank if shape.has_biases else 0))
+
+
+@compiled
+def narrow(shape: PairsShape, wide: Floats) -> Floats:
+    """A buffer of (U, K) as one of (U, R)."""
+    return wide.reshape(-1)[: wide.shape[0] * shape.rank].reshape(wide.shape[0], shape.rank)
 
 
 @compiled
 def transform(shape: PairsShape, table: Floats, packed_params: Floats, work: PairsWork, begin: int, end: int) -> None:
     """z of the slots begin to end."""
     matrices, biases = matrices_of(shape, packed_params), biases_of(shape, packed_params)
-    v, z, last = work.features[0], work.z, work.features[shape.n_layers]
+    v, z, last = work.features[0], work.z, narrow(shape, work.features[shape.n_layers])
     for slot in range(begin, end):
         for k in range(shape.k):
             v[slot, k] = table[work.rows[slot], 1 + k]
     for layer in range(shape.n_layers):
-        source, target = work.features[layer, begin:end], work.features[layer + 1, begin:end]
+        source, target = work.features[layer, begin:end], narrow(shape, work.features[layer + 1])[begin:end]
         np.dot(source, matrices[layer].T, target)
         for slot in range(end - begin):
             if shape.has_biases:
@@ -79,7 +94,7 @@ def transform(shape: PairsShape, table: Floats, packed_params: Floats, work: Pai
         if shape.unit:
             work.inverses[slot] = to_unit_length(last, z, slot)
         else:
-            for k in range(shape.k):
+            for k in range(shape.rank):
                 z[slot, k] = last[slot, k]
 
 
@@ -98,7 +113,7 @@ def finish_rows(
     """The slots begin to end: their gradients summed over threads, back through the transform, and the rows updated.
 
     The layers' gradients of these rows go to this thread's packed gradients; z, no longer needed, holds what comes back from
-    layer to layer.
+    layer to layer, or the last features where z is narrow.
     """
     matrices, packed_grads = matrices_of(shape, packed_params), work.dense_grads[thread]
     w_grads, v_grads, z_grads, z = work.w_grads[0], work.v_grads[0], work.z_grads[0], work.z
@@ -111,10 +126,10 @@ def finish_rows(
     if shape.unit:
         for slot in range(begin, end):
             through_unit_length(z, slot, work.inverses[slot], z_grads, slot)
-    back, spare = z_grads[begin:end], z[begin:end]
+    back, spare = z_grads[begin:end], z[begin:end] if shape.rank == shape.k else work.features[shape.n_layers, begin:end]
     matrix_grads, bias_grads = matrices_of(shape, packed_grads), biases_of(shape, packed_grads)
     for layer in range(shape.n_layers - 1, -1, -1):
-        source, out = work.features[layer, begin:end], work.features[layer + 1, begin:end]
+        source, out = work.features[layer, begin:end], narrow(shape, work.features[layer + 1])[begin:end]
         for slot in range(end - begin):
             through_activation(shape.activation, out, slot, back, slot)
             if shape.has_biases:

@@ -16,9 +16,10 @@ _ZERO, _ONE, _TWO = np.float32(0.0), np.float32(1.0), np.float32(2.0)
 
 @compiled
 def within(
-    shape: PairsShape, slots: Ints, place: int, g: int, xs: Floats, group: int, n: int, h: Floats, v: Floats, z: Floats
+    shape: PairsShape, base: Any, gate: Any, slots: Ints, place: int, g: int, xs: Floats, group: int, n: int, h: Floats,
+    v: Floats, z: Floats,
 ) -> Any:  # fmt: skip
-    """The sum over the pairs."""
+    """The sum over the pairs, each its weight times base + gate times its distance or cosine."""
     total = _ZERO
     for i in range(1, n):
         x, slot = xs[group, g, i], slots[place, g, i]
@@ -27,15 +28,17 @@ def within(
         for j in range(i):
             if xs[group, g, j] != 0:
                 weight, distance = weight_and_distance(shape, slot, slots[place, g, j], h, v, z)
-                total += x * xs[group, g, j] * weight * distance
+                total += x * xs[group, g, j] * weight * (base + gate * distance)
     return total
 
 
 @compiled
 def within_back(
-    shape: PairsShape, score_grad: Any, slots: Ints, place: int, g: int, xs: Floats, group: int, n: int, h: Floats, v: Floats,
-    z: Floats, v_grads: Floats, z_grads: Floats, h_grad: Floats,
-) -> None:  # fmt: skip
+    shape: PairsShape, base: Any, gate: Any, score_grad: Any, slots: Ints, place: int, g: int, xs: Floats, group: int, n: int,
+    h: Floats, v: Floats, z: Floats, v_grads: Floats, z_grads: Floats, h_grad: Floats,
+) -> Any:  # fmt: skip
+    """Returns the gradient at the gate."""
+    gate_grad = _ZERO
     for i in range(1, n):
         x, slot = xs[group, g, i], slots[place, g, i]
         if x == 0:
@@ -45,8 +48,10 @@ def within_back(
                 continue
             other = slots[place, g, j]
             weight, distance = weight_and_distance(shape, slot, other, h, v, z)
-            by_weight = score_grad * x * xs[group, g, j] * distance
-            by_product = score_grad * x * xs[group, g, j] * weight * (_ONE if shape.cosine else -_TWO)
+            pair_grad = score_grad * x * xs[group, g, j]
+            by_weight = pair_grad * (base + gate * distance)
+            by_product = pair_grad * weight * (gate if shape.cosine else -_TWO)
+            gate_grad += pair_grad * weight * distance
             for k in range(shape.k):
                 v_grads[slot, k] += by_weight * h[k] * v[other, k]
             for k in range(shape.k):
@@ -59,6 +64,7 @@ def within_back(
             else:
                 add_difference(z_grads, slot, by_product, z, other, slot)
                 add_difference(z_grads, other, by_product, z, slot, other)
+    return gate_grad
 
 
 @compiled
@@ -70,7 +76,7 @@ def weight_and_distance(shape: PairsShape, slot: int, other: int, h: Floats, v: 
     if shape.cosine:
         distance = dot(z, slot, z, other)
     else:
-        for k in range(shape.k):
+        for k in range(shape.rank):
             off = z[slot, k] - z[other, k]
             distance += off * off
     return weight, distance

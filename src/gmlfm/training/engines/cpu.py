@@ -22,7 +22,7 @@ from gmlfm.kernels.cpu.jit import compiling, warn_if_compiling
 from gmlfm.kernels.cpu.pairs_transform import PairsShape, PairsWork
 from gmlfm.kernels.cpu.steps import run_steps
 from gmlfm.kernels.cpu.sums_arrays import SumsShape, SumsWork
-from gmlfm.kernels.spec import KernelSpec, PairsSpec, SumsSpec
+from gmlfm.kernels.spec import GatedSpec, KernelSpec, PairsSpec, SumsSpec
 from gmlfm.machine import usable_processors
 from gmlfm.training.engines.packed_params import PackedParams
 from gmlfm.training.engines.packing import bias_corrections, check_spec, mean_loss
@@ -155,10 +155,16 @@ class CpuEngine(ABC):
 
 
 class PairsEngine(CpuEngine):
-    def __init__(self, spec: PairsSpec, rows: RowOptimiser, dense: torch.optim.Optimizer, options: TrainingOptions) -> None:
+    def __init__(
+        self, spec: PairsSpec | GatedSpec, rows: RowOptimiser, dense: torch.optim.Optimizer, options: TrainingOptions
+    ) -> None:
         super().__init__(spec, rows, dense, options)
-        activation = ACTIVATION_CODES[spec.activation]
-        self.shape = PairsShape(spec.k, spec.n_layers, activation, spec.has_biases, spec.unit, spec.cosine)
+        if isinstance(spec, GatedSpec):
+            self.shape = PairsShape(spec.k, spec.rank, 1, ACTIVATION_CODES["identity"], False, True, True, True)
+        else:
+            activation = ACTIVATION_CODES[spec.activation]
+            layers = (spec.n_layers, activation, spec.has_biases)
+            self.shape = PairsShape(spec.k, spec.k, *layers, spec.unit, spec.cosine, False)
 
     @property
     def shapes(self) -> tuple[PairsShape | None, SumsShape | None]:
@@ -169,11 +175,11 @@ class PairsEngine(CpuEngine):
         return PairsWork(
             *self._slots(n_groups, most_rows, groups),
             self._floats(self.shape.n_layers + 1, most_rows, k),
-            self._floats(most_rows, k),
+            self._floats(most_rows, self.shape.rank),
             self._floats(most_rows),
             self._floats(n_threads, most_rows, 1),
             self._floats(n_threads, most_rows, k),
-            self._floats(n_threads, most_rows, k),
+            self._floats(n_threads, most_rows, self.shape.rank),
             self._floats(n_threads, self.dense.values.size),
             self._floats(n_threads),
             np.zeros(1, np.int64),
@@ -202,8 +208,8 @@ class SumsEngine(CpuEngine):
 
 
 def cpu_engine(spec: KernelSpec, rows: RowOptimiser, dense: torch.optim.Optimizer, options: TrainingOptions) -> CpuEngine:
-    check_spec(spec, (PairsSpec, SumsSpec))
-    if isinstance(spec, PairsSpec):
+    check_spec(spec, (PairsSpec, GatedSpec, SumsSpec))
+    if isinstance(spec, PairsSpec | GatedSpec):
         return PairsEngine(spec, rows, dense, options)
     assert isinstance(spec, SumsSpec)
     return SumsEngine(spec, rows, dense, options)

@@ -22,6 +22,7 @@ from gmlfm.models.history import in_role
 from gmlfm.training.engines.history_catalogue import Catalogue, at_level_of, is_due, take_items, with_ids_dropped
 from gmlfm.training.engines.history_items import EarlierItems, earlier_items, had_before
 from gmlfm.training.engines.history_ops import Columns, HistoryOps, Windows
+from gmlfm.training.engines.resting import draw_back
 from gmlfm.training.engines.row_updates import RowUpdates
 from gmlfm.training.objectives import objective_named
 from gmlfm.training.rows import Distinct, RowOptimiser
@@ -58,6 +59,7 @@ class HistoryEngine:
         self.device, self._field_of_row = rows.table.device, field_of_row
         self._items, self._earlier = training_items(batches.encoded.item, batches.ids), batches.encoded.item
         self._ids, self._candidates = batches.ids, batches.candidates
+        self._n_rows = batches.n_instances
         self._n_negatives, self._hidden_rate = batches.options.n_negatives, batches.options.cold_start_rate
         self._distinct_rows, self._distinct_items = Distinct(len(rows.table)), Distinct(len(self._items))
         self._column_of_item = np.full(len(self._items) + 1, -1, np.int32)  # behind the items one that is none
@@ -87,6 +89,8 @@ class HistoryEngine:
             assert step.leaf.grad is not None
             self._updates.step(step.numbers, step.leaf.detach(), step.leaf.grad)
             self.dense.step()
+            if self.rows.weight_decay:
+                draw_back(self.model, self.rows.lr, self._n_rows)
         return result
 
     def _shared(self, batch: HistoryBatch, rng: np.random.Generator, *, hides: bool = False) -> _Step:
@@ -125,7 +129,8 @@ class HistoryEngine:
 
     def _role_vectors(self, rows: Tensor, role_side: Attributes, n_earlier: tuple[int, ...]) -> tuple[Tensor, ...]:
         """By role, (M, D): what each of the step's earlier items adds."""
-        return torch.split(self.model.history_vectors(rows, role_side), list(n_earlier))
+        by_role = torch.split(self.model.history_vectors(rows, role_side), list(n_earlier))
+        return tuple(self.model.in_role(vectors, role) for vectors, role in zip(by_role, self.spec.roles, strict=True))
 
     def _columns(self, batch: HistoryBatch, drawn: Ints) -> Columns:
         """Masked are the items that a row's user had before, not the target."""

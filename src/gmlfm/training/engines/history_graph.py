@@ -11,13 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from gmlfm.data.histories import ranges
 from gmlfm.kernels.spec import SumsSpec
 from gmlfm.models.gradient import Attributes, GradientModel
+from gmlfm.models.pairwise import PairwiseModel
 from gmlfm.training.engines.history_catalogue import Catalogue, at_level_of, is_due
+from gmlfm.training.engines.resting import draw_back
 from gmlfm.training.rows import RowAdam, RowOptimiser
 from gmlfm.training.sampling.batches import ALL_NEGATIVES
 from gmlfm.training.sampling.history_batches import HistoryBatches, training_items
@@ -25,6 +28,7 @@ from gmlfm.training.sampling.history_batches import HistoryBatches, training_ite
 _STEPS_PER_BATCH = 32
 _EAGER_STEPS = 3  # before recording: the first calls of an operation set up what a recording may not
 _MOST_COLUMNS, _MOST_BYTES = 32_768, 8 << 30
+_WIDEST = 1024  # numbers of a side vector, which stand for all items in all roles
 _NEVER = torch.iinfo(torch.int32).max
 
 
@@ -46,9 +50,10 @@ def fits(batches: HistoryBatches, model: GradientModel, optimiser: RowOptimiser,
     spec, n_columns = model.kernel_spec(), len(batches.candidates)
     takes_all = batches.options.n_negatives == ALL_NEGATIVES or batches.options.n_negatives >= n_columns
     return (
-        isinstance(spec, SumsSpec)
-        and not spec.translated
-        and spec.user_l2 == spec.item_l2 == 0
+        isinstance(model, PairwiseModel)
+        and model.decomposes
+        and model.side_width <= _WIDEST
+        and not (isinstance(spec, SumsSpec) and (spec.translated or spec.user_l2 or spec.item_l2))
         and type(optimiser) is RowAdam
         and loss == "softmax"
         and batches.shares_negatives
@@ -128,8 +133,23 @@ class HistoryGraphEngine:
 
     takes_device_batches = True
 
-    def __init__(self, model: GradientModel, rows: RowOptimiser, data: ResidentHistories, batches: HistoryBatches) -> None:
+    def __init__(
+        self,
+        model: GradientModel,
+        rows: RowOptimiser,
+        dense: torch.optim.Optimizer,
+        data: ResidentHistories,
+        batches: HistoryBatches,
+        field_of_row: npt.NDArray[np.int16] | None = None,
+    ) -> None:
         assert isinstance(rows, RowAdam)
+        self._dense, self._parameters = dense, [part for part in model.parameters() if part.requires_grad]
+        self._field_of_row = None
+        if field_of_row is not None:
+            self._field_of_row = torch.from_numpy(field_of_row.astype(np.int64)).to(data.device)
+        if data.device.type == "cuda":
+            for group in dense.param_groups:
+                group["capturable"], group["lr"] = True, torch.tensor(float(group["lr"]), device=data.device)
         self._model, self._rows, self._data, self._spec = model, rows, data, batches.spec
         self._dropout, self._hidden_rate = batches.dropout, batches.options.cold_start_rate
         items, device = training_items(batches.encoded.item, batches.ids), data.device
@@ -153,11 +173,17 @@ class HistoryGraphEngine:
     def _static(self, side: Any) -> Attributes:
         device = self._data.device
         ids, x = torch.from_numpy(side.ids.astype(np.int64)).to(device), torch.from_numpy(np.array(side.values)).to(device)
-        return Attributes(ids, x)
+        return self._side(ids, x)
+
+    def _side(self, ids: Tensor, x: Tensor) -> Attributes:
+        return Attributes(ids, x, None if self._field_of_row is None else self._field_of_row[ids])
 
     def run(self, batch: RowNumbers, groups_per_step: int, loss: str | None = None) -> Iterator[tuple[float, int]]:
         """After all steps of the batch their mean loss and how many rows they had."""
         self._lr.fill_(self._rows.lr)
+        for group in self._dense.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(self._rows.lr)
         self._loss.zero_()
         for number, (rows, weights) in enumerate(zip(batch.rows, batch.weights, strict=True)):
             self._step_rows.copy_(rows)
@@ -185,9 +211,15 @@ class HistoryGraphEngine:
         with torch.enable_grad(), _fast_products(table.device):
             leaf = table.detach().requires_grad_()
             loss = self._step_loss(leaf, hides=hides)
-            (gradient,) = torch.autograd.grad(loss, [leaf])
+            gradient, *dense = torch.autograd.grad(loss, [leaf, *self._parameters], allow_unused=True)
         with torch.no_grad():
             self._update(gradient)
+            for parameter, of_parameter in zip(self._parameters, dense, strict=True):
+                parameter.grad = of_parameter
+            if self._parameters:
+                self._dense.step()
+                if self._rows.weight_decay:
+                    draw_back(self._model, self._lr, self._data.n_instances)
             if not hides:
                 self._loss += loss.detach()
 
@@ -197,7 +229,7 @@ class HistoryGraphEngine:
         owners, stop, target = data.users[rows], data.stops[rows], data.column_of_item[data.targets[rows]]
         first = data.starts[owners]
         transformed = model.transform_rows(leaf)
-        user_side = Attributes(data.user_ids[rows], data.user_x[rows])
+        user_side = self._side(data.user_ids[rows], data.user_x[rows])
         users = model.side_vectors(transformed, user_side, is_user=True).vector
         users = users + self._history_sums(transformed, first, stop, hides=hides)
         item = model.side_vectors(transformed, self._items, is_user=False)
@@ -215,7 +247,7 @@ class HistoryGraphEngine:
         """(B, D): each role's weights as a matrix rows x items, times the items' vectors in that role."""
         spec, n_items = self._spec, self._n_items
         roles = self._roles if hides else self._with_ids_dropped(self._roles)
-        vectors = self._model.history_vectors(transformed, roles)[:, 1:]
+        vectors = self._model.history_vectors(transformed, roles)
         places = stop.unsqueeze(1) - 1 - self._ages
         is_earlier = places >= begin.unsqueeze(1)
         if self._hidden_rate:  # some histories are hidden whole, so that users without any are trained for
@@ -224,9 +256,9 @@ class HistoryGraphEngine:
         is_kept = is_earlier
         if self._dropout:
             is_kept = is_earlier & (torch.rand(places.shape, device=places.device) >= self._dropout)
-        total = vectors.new_zeros(len(stop), vectors.shape[1])
+        total = vectors.new_zeros(len(stop), vectors.shape[1] - 1)
         for number, role in enumerate(spec.roles):
-            of_role = vectors[number * n_items : (number + 1) * n_items]
+            of_role = self._model.in_role(vectors[number * n_items : (number + 1) * n_items], role)[:, 1:]
             if role == "last":
                 total = total + of_role.index_select(0, items[:, 0]) * is_earlier[:, :1]
                 continue
@@ -242,7 +274,7 @@ class HistoryGraphEngine:
             return roles
         is_dropped = torch.rand(len(roles.ids), device=roles.ids.device) < self._hidden_rate
         id_rows = torch.where(is_dropped, self._unknown_in_role, roles.ids[:, 0]).unsqueeze(1)
-        return Attributes(torch.cat([id_rows, roles.ids[:, 1:]], 1), roles.x, is_present=roles.is_present)
+        return Attributes(torch.cat([id_rows, roles.ids[:, 1:]], 1), roles.x, roles.fields, roles.is_present)
 
     def _update(self, gradient: Tensor) -> None:
         """RowAdam over the whole table, as far as rows are part of the step."""

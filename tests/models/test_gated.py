@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gmlfm.errors import OptionError
+from gmlfm.models.fm import FM
+from gmlfm.models.gated import GatedGMLFM
+from gmlfm.models.gmlfm import GMLFM
+from tests.models.slow_loops import K, Row, check, linear, rows_and_batch
+
+
+def random_model(k: int = K, **options: Any) -> GatedGMLFM:
+    torch.manual_seed(3)
+    model = GatedGMLFM(k, **options)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0.0, 0.7)
+    return model
+
+
+def cosine(left: Tensor, right: Tensor) -> Tensor:
+    return left @ right / (left.norm() * right.norm())
+
+
+@pytest.mark.parametrize("rank", [1, 2, K])
+def test_it_is_its_double_sum(rank: int) -> None:
+    model = random_model(rank=rank)
+
+    def slow(rows: Tensor, row: Row) -> Tensor:
+        total = linear(rows, row) + model.bias
+        for (i, x, _), (j, y, _) in combinations(row, 2):
+            left, right = rows[i, 1:], rows[j, 1:]
+            near = cosine(model.matrix @ left, model.matrix @ right)
+            total = total + (model.h * left * right).sum() * (1 + model.gates[0] * near) * x * y
+        return total
+
+    check(model, slow, 1 + K)
+
+
+def test_without_a_metric_it_is_an_fm_with_weights() -> None:
+    model = random_model(rank=0)
+
+    def slow(rows: Tensor, row: Row) -> Tensor:
+        pairs = ((model.h * rows[i, 1:] * rows[j, 1:]).sum() * x * y for (i, x, _), (j, y, _) in combinations(row, 2))
+        return linear(rows, row) + model.bias + sum(pairs)
+
+    check(model, slow, 1 + K)
+    assert model.pair_parts(*[model.transform_rows(torch.randn(2, 1 + K).double())] * 2)[1] is None
+
+
+def scores_of(model: Any, rows: Tensor) -> Tensor:
+    _, user_side, item_side = rows_and_batch(1 + K)
+    model.double().eval()
+    scores: Tensor = model.scores(model.transform_rows(rows), user_side, item_side)
+    return scores
+
+
+def test_it_starts_as_an_fm() -> None:
+    rows = rows_and_batch(1 + K)[0]
+    torch.testing.assert_close(scores_of(GatedGMLFM(K, rank=2), rows), scores_of(FM(K), rows))
+
+
+def test_it_contains_gml_fm_with_z_at_unit_length() -> None:
+    """Of unit vectors D = 2 - 2 cos, so h (v_i * v_j) D is 2 h (v_i * v_j) (1 - cos): within the sides, too."""
+    torch.manual_seed(0)
+    printed, ours = GMLFM(K, transform="mahalanobis", unit=True), GatedGMLFM(K, rank=K)
+    with torch.no_grad():
+        assert printed.h is not None
+        printed.h.normal_()
+        printed.bias.fill_(0.3)
+        ours.bias.copy_(printed.bias)
+        ours.h.copy_(2.0 * printed.h)
+        ours.matrix.copy_(printed.transform.matrix)  # type: ignore[arg-type]
+        ours.gates.fill_(-1.0)
+    rows = rows_and_batch(1 + K)[0]
+    torch.testing.assert_close(scores_of(ours, rows), scores_of(printed, rows))
+
+
+def test_a_role_has_a_gate_of_its_own() -> None:
+    model = random_model(rank=2).double()
+    earlier, scored = (model.transform_rows(torch.randn(n, 1 + K).double()) for n in (4, 3))
+    weight, by_role = None, {}
+    for role in ("last", "recent", "past"):
+        weight, by_role[role] = model.earlier_pair_parts(earlier, scored, role)  # type: ignore[arg-type]
+    near = (by_role["recent"] - 1) / model.gates[2]
+    for number, role in enumerate(("last", "recent", "past")):
+        torch.testing.assert_close(by_role[role], 1 + model.gates[1 + number] * near)
+    assert float(near.detach().abs().max()) <= 1 + 1e-9
+    assert weight is not None
+
+
+def test_the_metric_is_that_of_l() -> None:
+    model = random_model(rank=2)
+    model.table = torch.randn(5, 1 + K)
+    matrix, factors = model.metric()
+    torch.testing.assert_close(matrix, (model.matrix.T @ model.matrix).detach())
+    assert factors.shape == (5, K)
+
+
+def test_only_learned_weights_and_a_metric_have_a_kernel() -> None:
+    assert GatedGMLFM(4, rank=2).kernel_spec() is not None
+    assert GatedGMLFM(4, rank=0).kernel_spec() is None
+    assert GatedGMLFM(4, rank=2, weights=False).kernel_spec() is None
+
+
+def test_a_rank_above_k_and_a_negative_one_are_refused() -> None:
+    with pytest.raises(OptionError, match="rank is -1; expected 0"):
+        GatedGMLFM(4, rank=-1)
+    with pytest.raises(OptionError, match="rank is 5, but k is 4"):
+        GatedGMLFM(4, rank=5)
