@@ -169,4 +169,4 @@ class NewcomerRanker:
 
 
 def _take(history: History, places: npt.NDArray[np.int64]) -> History:
-    return gathered(history.items, history.starts[places], history.starts[places + 1])
+    return gathered(history.items, history.starts[places], history.starts[places + 1], history.order)

@@ -240,6 +240,11 @@ class Model(ABC):
         return declared_settings(cls, leave_out=("layout",))
 
     @classmethod
+    def needs_order(cls, options: Mapping[str, Any]) -> str:
+        """By which of its settings it matters what came before what, in words; '' where it does not."""
+        return ""
+
+    @classmethod
     def newcomers(cls) -> str:
         """What it goes by for users and items that training never met."""
         return "attributes" if cls.inputs.attributes else "the same for all"

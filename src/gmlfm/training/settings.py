@@ -113,6 +113,12 @@ class Settings:
                     'with [interactions] time, or set ties = "file" where the rows lie in order.'
                 )
             return replace(self, batches=self._softmax_batches(n_candidates, changes_with_time))
+        needs_order = self.info.cls.needs_order(self.options)
+        if needs_order and not is_ordered:
+            raise OptionError(
+                f"{needs_order}, but the data have no times that differ, so nothing is known to come before anything; "
+                'name their column with [interactions] time, or set ties = "file" where the rows lie in order.'
+            )
         if not _reads_history(self.info):
             return self
         history = self.history.history

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gmlfm.data.dataset import Dataset
+from gmlfm.data.histories import is_ordered
 from gmlfm.data.splits import AUTO, check_split, default_split, make_split
 from gmlfm.evaluation.metrics import default_metric
 from gmlfm.fitting.plan import chosen_device
@@ -52,6 +53,8 @@ class Search:
     def space(self) -> dict[str, Space]:
         """What is tried: the model's search space without what is fixed."""
         space = search_space(self.model, self.task, self.preset)
+        if not is_ordered(self.data):  # there is nothing that could be more recent
+            space.pop("half_life", None)
         return {name: choices for name, choices in space.items() if name not in self.fixed}
 
     @property
