@@ -51,6 +51,12 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--protocol", default="full", metavar="NAME", help="of the test: full, sampled or paper (default: full)"
     )
+    parser.add_argument(
+        "--inputs",
+        metavar="KIND",
+        help="what all methods read of a user: paper (who and what alone) or history (what they did before, too); "
+        "without it each reads what its settings say, and the table says so",
+    )
     parser.add_argument("--no-refit", action="store_true", help="test what was trained without the validation rows")
     add_search_options(parser, "instead: of the whole command, an equal share for each model's search and final trainings")
     about = "a setting that is fixed, not searched: KEY for every model that has it, MODEL.KEY for one; such as"
@@ -73,6 +79,7 @@ def run(options: argparse.Namespace) -> None:
         options.preset,
         set_values(options),
         split_options,
+        options.inputs,
     )
     plan.check()
     budget = budget_of(options)

@@ -13,8 +13,10 @@ from gmlfm.errors import GmlfmError, OptionError
 from gmlfm.fitting.plan import chosen_device
 from gmlfm.progress import activity
 from gmlfm.storage import write_text
+from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import DivergedError
 from gmlfm.tuning.budget import LEAST_TRIALS, Budget
+from gmlfm.tuning.inputs import is_mixed, mixed_warning, what_is_read
 from gmlfm.tuning.outlook import ComparisonOutlook
 from gmlfm.tuning.plan import Plan, stamp_folder
 from gmlfm.tuning.results import Results, file_name
@@ -94,6 +96,9 @@ def compare(
                 _test(data, plan, tuned, seed, results, threads, device, given)
             outlook.tested(model, results.seconds(model, seed))
 
+    mixed = _mixed(data, plan)
+    if note is not None and mixed:
+        note(mixed)
     with activity(outlook.words):
         if share.seconds is not None:
             for model in plan.models:
@@ -113,6 +118,14 @@ def _search(data: Dataset, plan: Plan, model: str, out: Path, threads: int | Non
     folder = out / "studies" / file_name(model)
     method = (plan.task, plan.split, plan.preset, plan.seed, threads, device, plan.fixed[model], plan.split_options)
     return Search(data, model, folder, *method)
+
+
+def _mixed(data: Dataset, plan: Plan) -> str:
+    """Before anything is trained: that some methods read histories and others do not; '' where all read alike."""
+    readings = {
+        model: what_is_read(Settings.make(model, plan.task, plan.fixed[model], plan.preset), data) for model in plan.models
+    }
+    return mixed_warning([model for model in readings if readings[model].of_history]) if is_mixed(readings.values()) else ""
 
 
 def _first_trial(search: Search, share: Budget, report: Report | None) -> float | None:

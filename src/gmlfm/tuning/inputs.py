@@ -67,7 +67,8 @@ def with_inputs(
     refuse = _refused_of_paper if inputs == PAPER else _refused_of_history
     refused = {model: why for model, info in infos.items() if (why := refuse(info, fixed[model]))}
     if refused:
-        raise OptionError(f"inputs is '{inputs}': {_listed(refused)}; leave {'them' if len(refused) > 1 else 'it'} out.")
+        them = "them" if len(refused) > 1 else "it"
+        raise OptionError(f"inputs is '{inputs}', which has no place for {_listed(refused)}; leave {them} out.")
     return {model: _with_own(inputs, info, dict(fixed[model])) for model, info in infos.items()}
 
 
@@ -106,26 +107,27 @@ def is_mixed(readings: Iterable[Reading]) -> bool:
 
 
 def reading_line(readings: Mapping[str, Reading]) -> str:
-    """'They read: fm, mf who and what; ease earlier rows as a set.'"""
+    """'Read of a user: fm, mf: who and what; ease: earlier rows as a set.'"""
     by_words: dict[str, list[str]] = {}
     for model, reading in readings.items():
         by_words.setdefault(reading.words, []).append(model)
-    return f"Read of a user: {'; '.join(f'{chr(44).join(models)}: {words}' for words, models in by_words.items())}."
+    parts = [f"{', '.join(models)}: {words}" for words, models in by_words.items()]
+    return f"Read of a user: {'; '.join(parts)}."
 
 
 def _refused_of_paper(info: ModelInfo, given: Mapping[str, Any]) -> str:
-    whys = {"sequence": "reads nothing but sequences of earlier rows", "always": "reads earlier rows and cannot leave them"}
+    whys = {"sequence": "sequences of earlier rows are all that is read", "always": "earlier rows are always read"}
     return whys.get(way_to_read(info), "")
 
 
 def _refused_of_history(info: ModelInfo, given: Mapping[str, Any]) -> str:
     way = way_to_read(info)
     if way == "nothing":
-        return "cannot read what users did before"
+        return "what users did before cannot be read"
     if way != "roles":
         return ""
     if "loss" in info.fixed:
-        return "has a loss that belongs to its name, where histories are learned by a softmax (take mf)"
+        return "the loss belongs to the name, and histories are learned by a softmax; take mf"
     own = {name: value for name, value in given.items() if name in info.declared}
     model: Any = info.build(
         _SMALLEST, {**{name: info.defaults[name] for name in info.declared if name in info.defaults}, **own}
@@ -133,7 +135,7 @@ def _refused_of_history(info: ModelInfo, given: Mapping[str, Any]) -> str:
     try:
         model.check_history()
     except OptionError:
-        return "has no inner product of two sides with these settings, by which a history is summed"
+        return "these settings leave no inner product of two sides, by which a history is summed"
     return ""
 
 
@@ -142,7 +144,7 @@ def _listed(refused: Mapping[str, str]) -> str:
     by_reason: dict[str, list[str]] = {}
     for model, why in refused.items():
         by_reason.setdefault(why, []).append(model)
-    return "; ".join(f"{' and '.join(models)} {why}" for why, models in by_reason.items())
+    return ", ".join(f"{' and '.join(models)} ({why})" for why, models in by_reason.items())
 
 
 def _with_own(inputs: str, info: ModelInfo, given: dict[str, Any]) -> dict[str, Any]:
