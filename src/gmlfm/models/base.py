@@ -230,6 +230,12 @@ class Model(ABC):
         return False
 
     @property
+    def item_vector_width(self) -> int | None:
+        """Numbers that retrieval holds of each item: its vector and, where there is one, its own term. None where a score is
+        no inner product of two sides."""
+        return None
+
+    @property
     def folds_in(self) -> bool:
         """Whether score_all fits a row to the history of a user of number -1, who must then be asked for alone."""
         return False

@@ -94,6 +94,12 @@ def stamp_folder(out: Path, plan: Plan, budget: Budget, share: Budget, searches:
         "data": data.content_hash,
         "spaces": {model: space_as_json(search.space) for model, search in searches.items()},
     }
+    write_stamp(out, about)
+
+
+def write_stamp(out: Path, about: dict[str, Any]) -> None:
+    """Into plan.json of a new folder; a folder that holds something else is refused, with what differs. about: `plan`, by its
+    fields, and what else belongs to it."""
     about = json.loads(json.dumps(about))
     path = out / "plan.json"
     earlier = _with_inputs(read_stamp(path))
