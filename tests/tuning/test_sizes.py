@@ -16,7 +16,7 @@ from gmlfm.evaluation.protocols import Evaluation
 from gmlfm.models.registry import MODELS
 from gmlfm.tuning import Budget, Plan, compare
 from gmlfm.tuning.size_table import best_for, bytes_text, size_headings, size_legend, size_markdown, size_rows, size_title
-from gmlfm.tuning.sizes import AXES, Cell, Point, SizesPlan, compare_sizes, marked, points_of
+from gmlfm.tuning.sizes import AXES, Cell, Point, SizesPlan, compare_sizes, marked, points_of, warm_seconds
 from tests.contracts.checkerboard import checkerboard
 
 QUICK = {"epochs": "1"}
@@ -130,6 +130,11 @@ def test_a_folder_holds_one_comparison(data: Dataset, tmp_path: Path) -> None:
             compare_sizes(data, other, tmp_path)
     with pytest.raises(OptionError, match="holds another comparison"):
         compare(data, Plan(("mf", "popularity")), Budget(trials=1), tmp_path)
+
+
+def test_the_first_epoch_counts_as_the_others_where_it_takes_longer() -> None:
+    for epochs, expected in (([9.0, 1.0, 2.0, 3.0], 8.0), ([1.0, 2.0, 4.0], 7.0), ([5.0], 5.0)):
+        assert warm_seconds(epochs) == expected
 
 
 def test_seeds_are_averaged() -> None:

@@ -130,7 +130,7 @@ def panels_of_lines(panels: Mapping[str, Mapping[str, Sequence[PanelPoint]]], or
     Marked points are filled and named, the others hollow. All panels have the same lines and the same height.
     """
     from matplotlib.lines import Line2D
-    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     figure, axes = _panels(len(panels), 3.4)
     names = list(next(iter(panels.values())))
@@ -154,7 +154,7 @@ def panels_of_lines(panels: Mapping[str, Mapping[str, Sequence[PanelPoint]]], or
                     panel.annotate(point.name, place, (0, 5), textcoords="offset points", ha="center", fontsize=7)
         panel.set_xscale("log")
         panel.xaxis.set_major_locator(LogLocator(10, subs=(1.0, 3.0), numticks=5))
-        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda number, _: _short(number)))
         panel.xaxis.set_minor_formatter(NullFormatter())
         panel.tick_params(axis="x", labelsize=8)
         panel.set_xlabel(label, fontsize=9)
@@ -164,6 +164,14 @@ def panels_of_lines(panels: Mapping[str, Mapping[str, Sequence[PanelPoint]]], or
     handles = [Line2D([], [], color=styles[name][0], linestyle=styles[name][1], label=_shortened(name)) for name in names]
     figure.legend(handles=handles, loc="outside upper left", ncols=min(len(names), 5), frameon=False)
     return figure
+
+
+def _short(number: float) -> str:
+    """'0.3', '30', '30k', '3M'"""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:g}{unit}"
+    return f"{number:g}"
 
 
 def signed_bars(values: Mapping[str, float], label: str = "") -> Figure:

@@ -62,8 +62,8 @@ def size_legend(sizes: Sizes) -> str:
 _LEGEND = (
     "Settings are defaults and what is fixed; nothing is searched, and the test part is not looked at. table: the rows of "
     "factors; other weights: all else that is learned; item vectors: what retrieval holds of all items, 4 bytes a number, none "
-    "where a score is no inner product; seconds: of training with its validation after each epoch, on the machine at hand. "
-    f"best for: no other line has as good a {_NDCG.upper()} (full) for less of it."
+    "where a score is no inner product; seconds: of the steps of all epochs, without validation, on the machine at hand. "
+    f"best for: no other line has as high an {_NDCG.upper()} (full) for less of it."
 )
 
 

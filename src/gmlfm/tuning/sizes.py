@@ -33,7 +33,6 @@ from gmlfm.tuning.inputs import check_order, is_mixed, mixed_warning, what_is_re
 from gmlfm.tuning.plan import write_stamp
 from gmlfm.tuning.results import file_name
 from gmlfm.tuning.search import resolved_split, split_name
-from gmlfm.tuning.trial import Clock
 
 USUAL = (8, 16, 32, 64, 128)
 Axis = Literal["table_bytes", "item_bytes", "seconds"]
@@ -91,7 +90,7 @@ class Cell:
 
     metrics: on validation, by protocol, of which a small catalogue has but `full`; table_bytes: of the table of factors;
     dense_bytes: of all other weights; item_bytes: of all items' side vectors, None where a score is no inner product;
-    seconds: of training, with its validation after each epoch, without what a process does once.
+    seconds: of all epochs' steps, without validation and what a process does once; of the whole fit where there are no epochs.
     """
 
     model: str
@@ -224,10 +223,11 @@ def marked(points: Sequence[Point]) -> tuple[Point, ...]:
 
 def _train(data: Dataset, plan: SizesPlan, model: str, k: int, seed: int, machine: Mapping[str, Any]) -> Cell:
     recommender = Recommender(model, **{**plan.fixed[model], "k": k, "seed": seed, **machine})
-    clock, started = Clock(None), time.perf_counter()
-    recommender.fit(data, plan.split, split_options=plan.split_options, observer=clock)
-    cost = clock.cost(time.perf_counter() - started)
-    run = recommender.fitted
+    started = time.perf_counter()
+    recommender.fit(data, plan.split, split_options=plan.split_options)
+    seconds, run = time.perf_counter() - started, recommender.fitted
+    if run.curve:
+        seconds = warm_seconds([epoch["seconds"] for epoch in run.curve])
     if not run.validation:
         raise OptionError(f"the split '{plan.split}' holds out no validation rows, on which sizes are compared.")
     names = [default_metric(name) for name in ("ndcg", "hr")]
@@ -238,7 +238,13 @@ def _train(data: Dataset, plan: SizesPlan, model: str, k: int, seed: int, machin
     table, dense = _weights(run.model)
     width = run.model.item_vector_width
     n_bytes = None if width is None else _BYTES * width * len(run.encoded.item)
-    return Cell(model, k, seed, metrics, table, dense, n_bytes, cost.when_warm, cost.epochs, run.best_epoch)
+    return Cell(model, k, seed, metrics, table, dense, n_bytes, seconds, len(run.curve), run.best_epoch)
+
+
+def warm_seconds(epochs: Sequence[float]) -> float:
+    """Of all epochs. In the first one a process compiles its kernels: it counts as the median of the others at most."""
+    first, *others = epochs
+    return min(first, float(np.median(others))) + sum(others) if others else first
 
 
 def _weights(model: Model) -> tuple[int, int]:
