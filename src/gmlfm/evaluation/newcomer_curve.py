@@ -145,7 +145,7 @@ class NewcomerRanker:
 
     def user_side(self, users: Ints, rows: Rows) -> UserSide:
         history = None
-        if self.model.reads_history or self.model.folds_in:
+        if self.model.reads_history or self.model.folds_in or self.model.inputs.history:  # also one that knew but its own users
             history = _take(self._history, np.searchsorted(self._rows, rows))
         return UserSide(np.full(len(users), -1, np.int32), self._encoded.user_side(users, rows), history)
 
