@@ -18,6 +18,7 @@ from gmlfm.training.settings import Settings
 from gmlfm.tuning import Budget, Plan, compare
 from gmlfm.tuning.inputs import Reading, check_order, is_mixed, reading_line, way_to_read, what_is_read, with_inputs
 from gmlfm.tuning.search import Search
+from gmlfm.tuning.study import Study
 from gmlfm.tuning.table import legend, markdown, title
 
 ROLES = "last,recent,past"
@@ -188,14 +189,12 @@ def test_what_is_searched_follows_what_is_read(data: Dataset) -> None:
     assert with_history["epochs"].values == (10, 20, 40)
 
 
-def test_the_first_trial_is_the_default_of_a_model_with_a_history(data: Dataset) -> None:
-    from gmlfm.tuning.spaces import defaults
-
-    search = Search(data, "fm", Path("f"), settings={"history": ROLES})
-    first = defaults("fm", "topn", search.space, search.history)
+def test_the_first_trial_is_the_default_of_a_model_with_a_history(data: Dataset, tmp_path: Path) -> None:
+    search = Search(data, "fm", tmp_path, settings={"history": ROLES}, threads=1)
+    first = Study(search)._propose()[1]
     assert set(first) == set(search.space)
     assert (first["lr"], first["epochs"], first["v_scale"], first["half_life"]) == (5e-3, 20, 0.05, 5.5)
-    tried, plain = search.recommender(first).settings, Recommender("fm", history=ROLES, seed=0).settings
+    tried, plain = search.recommender(first).settings, Recommender("fm", history=ROLES, seed=0, threads=1).settings
     assert replace(tried.training, seed=0) == plain.training
     assert (tried.batches, tried.history) == (plain.batches, plain.history)
 

@@ -163,3 +163,17 @@ def test_where_nothing_rises_there_is_no_column(data: Dataset, tmp_path: Path) -
     comparison = compare(data, Plan(("popularity", "item-knn"), seeds=1), Budget(trials=1), tmp_path)
     assert "still rising" not in headings(comparison)
     assert "still rises" not in legend(comparison)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_a_final_training_that_is_best_at_its_last_epoch_is_told_at_a_constant_rate(
+    schedule: str, data: Dataset, tmp_path: Path
+) -> None:
+    settings = {"fm.k": "2", "fm.epochs": "1", "fm.schedule": schedule}
+    comparison = compare(data, Plan(("fm", "item-knn"), seeds=2, settings=settings), Budget(trials=1), tmp_path, threads=1)
+    row = next(row for row in comparison.rows if row.model == "fm")
+    assert (row.rises, row.rising_seeds) == ((LAST_EPOCH, 2) if schedule == "constant" else ("", 0))
+    assert ("still rising" in headings(comparison)) == (schedule == "constant")
+    if schedule == "constant":
+        cells = {cells[0]: dict(zip(headings(comparison), cells, strict=True)) for cells in text_rows(comparison)}
+        assert cells["fm"]["still rising"] == "best at its last of 1 epochs; 2 of 2 final ones best at their last epoch"
