@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmlfm import Dataset
-from gmlfm.data.histories import Histories, History, gathered, grid, is_ordered, ranges, visible_rows
+from gmlfm.data.histories import Histories, History, gathered, grid, is_ordered, ranges, visible_rows, without
 from gmlfm.data.splits import make_split
 from tests.data.slow_history import slow_history
 
@@ -251,3 +251,33 @@ def test_a_grid_has_each_range_in_a_row_of_its_own(parts: list[tuple[int, int]])
         assert row[:length].tolist() == list(range(first, first + length))
         # Behind the range a place that can be read, too.
         assert ((row[length:] >= 0) & (row[length:] <= max(first + length - 1, 0))).all()
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), max_size=6), max_size=6),
+    st.integers(0, 6),
+    st.integers(0, 6),
+    st.integers(0, 4),
+)
+def test_a_rows_age_is_how_many_rows_of_its_user_are_later(
+    by_user: list[list[tuple[int, int]]], start: int, stop: int, length: int
+) -> None:
+    by_user = [sorted(rows, key=lambda row: row[1]) for rows in by_user]
+    order = np.array([time for rows in by_user for _, time in rows], np.int64)
+    plain = History.of([[item for item, _ in rows] for rows in by_user])
+    history = History(plain.starts, plain.items, order)
+
+    def ages(users: list[list[tuple[int, int]]]) -> list[int]:
+        return [sum(other > time for _, other in rows) for rows in users for _, time in rows]
+
+    assert history.ages.tolist() == ages(by_user)
+    assert plain.ages.tolist() == [len(rows) - 1 - place for rows in by_user for place in range(len(rows))]
+    for user, rows in enumerate(by_user):
+        times = [time for _, time in rows]
+        assert history.is_later(user).tolist() == [place == 0 or times[place - 1] < times[place] for place in range(len(rows))]
+    start, stop = sorted((min(start, len(by_user)), min(stop, len(by_user))))
+    assert history.slice(start, stop).ages.tolist() == ages(by_user[start:stop])
+    assert history.latest(length).ages.tolist() == ages([rows[max(0, len(rows) - length) :] for rows in by_user])
+    left_out = np.full(len(by_user), 3, np.int32)
+    rest = without(history, left_out)
+    assert rest.ages.tolist() == ages([[row for row in rows if row[0] != 3] for rows in by_user])

@@ -77,6 +77,7 @@ def test_histories_are_those_of_memory(tmp_path: Path, shape: str, split: str) -
     assert len(expected.items) > len(sample.items)
     np.testing.assert_array_equal(history.starts, expected.starts)
     np.testing.assert_array_equal(history.items, expected.items)
+    np.testing.assert_array_equal(history.ages, expected.ages)
 
 
 def _known(prepared: PreparedData) -> dict[int, set[int]]:

@@ -51,11 +51,14 @@ def test_saved_and_loaded_it_scores_the_same(small_prepared: PreparedData, tmp_p
     assert not list((small_prepared.folder / "cache").glob("*parts*"))  # the refit's own rows take no room any more
 
 
-@pytest.mark.parametrize("name", ["popularity", "item-knn", "ease"])
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("popularity", {}), ("item-knn", {}), ("ease", {}), ("ease", {"half_life": 3}), ("ease", {"user_rows": "training"})],
+)
 def test_closed_form_models_are_fitted_from_shards_as_from_memory(
-    name: str, small_prepared: PreparedData, small_market: Path
+    name: str, settings: dict[str, Any], small_prepared: PreparedData, small_market: Path
 ) -> None:
-    shards, memory = (Recommender(name).fit(data) for data in (small_prepared, load_dataset(small_market)))
+    shards, memory = (Recommender(name, **settings).fit(data) for data in (small_prepared, load_dataset(small_market)))
     expected = memory.evaluate(protocol="full").metrics["hr@10"]
     assert shards.evaluate(protocol="full").metrics["hr@10"] == pytest.approx(expected, abs=1e-9)
 

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from torch import Tensor
 
-from gmlfm import Recommender
+from gmlfm import Dataset, Recommender
 from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.histories import History
 from gmlfm.errors import NotSupportedError, OptionError
 from gmlfm.models.base import FitInputs, FitReport, Floats, Ints, ItemSide, Plan, UserSide
 from gmlfm.models.closed_form import ClosedFormModel, HistoryModel
@@ -165,3 +168,126 @@ def test_a_history_model_that_does_not_say_so_is_not_explained() -> None:
         model.explain(users_of([0]), 0)
     with pytest.raises(NotSupportedError, match="'Latest' has no sum over earlier items"):
         model.strongest_earlier(users_of([0]), ITEMS[None])
+
+
+HISTORIES = [[(0, 5), (1, 5), (4, 9)], [(2, 1), (1, 2), (2, 3), (3, 3), (0, 3)], [], [(4, 7), (4, 8)]]  # (item, time)
+
+
+def timed_users() -> UserSide:
+    history = History.of([[item for item, _ in rows] for rows in HISTORIES])
+    order = np.array([time for rows in HISTORIES for _, time in rows], np.int64)
+    return replace(users_of([-1] * len(HISTORIES)), history=History(history.starts, history.items, order))
+
+
+def slow_weights(half_life: float) -> np.ndarray:
+    """w, row by row; the newest counts 1, an item by its latest row."""
+    weights = np.zeros((len(HISTORIES), 5))
+    for user, rows in enumerate(HISTORIES):
+        for item, time in rows:
+            age = sum(other > time for _, other in rows)
+            weights[user, item] = max(weights[user, item], 0.5 ** (age / half_life) if half_life else 1.0)
+    return weights
+
+
+@pytest.mark.parametrize("n_users", [4, 9])
+@pytest.mark.parametrize("half_life", [0.0, 1.0, 3.5])
+@pytest.mark.parametrize("cls", [ItemKNN, EASE])
+def test_recency_weighs_a_users_rows_by_how_many_are_later(cls: Any, half_life: float, n_users: int) -> None:
+    history = np.random.default_rng(1).integers(0, 2, (n_users, 5)).astype(float)
+    model, plain = cls(half_life=half_life), cls()
+    for fitted_model in (model, plain):
+        fitted_model.fit(inputs_of(history), NO_PLAN)
+    of_item = np.stack([plain.score_all(users_of([-1], [item]), ITEMS)[0] for item in range(5)])  # what each adds at weight 1
+    expected, users = slow_weights(half_life) @ of_item, timed_users()
+    expected[2] = history.sum(0) / n_users  # who has no history is offered what is popular
+    scores = model.score_all(users, ITEMS)
+    np.testing.assert_allclose(scores, expected, rtol=1e-5, atol=1e-6)
+    pairs = np.array([[4, 0, 2], [1, 1, 3], [0, 2, 4], [3, 0, 1]], np.int32)
+    np.testing.assert_allclose(model.score_pairs(users, pairs), np.take_along_axis(expected, pairs, 1), rtol=1e-5, atol=1e-6)
+    nothing = AttributeTable(np.zeros((5, 0), np.int32), np.zeros((5, 0), np.float32))
+    np.testing.assert_array_equal(model.over(ItemSide(ITEMS, nothing)).score_all(users, ITEMS), scores)
+    strongest = model.strongest_earlier(users, np.tile(ITEMS, (4, 1)))
+    for user, rows in enumerate(HISTORIES):
+        added = slow_weights(half_life)[user][:, None] * of_item
+        for item in range(5):
+            terms = model.explain(users.slice(user, user + 1), item)
+            if rows:
+                assert terms.earlier is not None
+                values = terms.earlier.weight[:, 0] * terms.earlier.x
+                assert values.sum() == pytest.approx(scores[user, item], abs=1e-6)
+                assert set(terms.earlier.roles) == {"recent" if half_life else "past"}
+            best = added[:, item].max()
+            if strongest[user, item] >= 0:
+                assert added[strongest[user, item], item] == pytest.approx(best, abs=1e-6)
+            else:
+                assert best <= 1e-6
+
+
+def test_without_a_half_life_the_order_of_rows_says_nothing_and_a_short_one_leaves_the_newest() -> None:
+    model = EASE(half_life=0.01)
+    model.fit(inputs_of(), NO_PLAN)
+    newest = users_of([-1], [4])
+    np.testing.assert_allclose(model.score_all(users_of([-1], [0, 1, 4]), ITEMS), model.score_all(newest, ITEMS), atol=1e-7)
+    alike = fitted(EASE)
+    forth, back = (alike.score_all(users_of([-1], items), ITEMS) for items in ([0, 1, 4], [4, 1, 0]))
+    np.testing.assert_array_equal(forth, back)
+
+
+def dated(ties: str = "strict", time: str | None = "t") -> Dataset:
+    """Thirty users whose rows often share a time."""
+    rng = np.random.default_rng(4)
+    pairs = np.sort(rng.permutation(30 * 25)[:330])
+    table = pl.DataFrame({"u": pairs // 25, "i": pairs % 25, "t": rng.integers(0, 40, 330)})
+    interactions = {"user": "u", "item": "i", "ties": ties} | ({"time": time} if time else {})
+    return Dataset.from_tables(table if time else table.drop("t"), schema={"interactions": interactions})
+
+
+@pytest.mark.parametrize("ties", ["strict", "file"])
+@pytest.mark.parametrize("name", ["ease", "item-knn"])
+def test_a_fitted_run_weighs_the_rows_before_the_scored_one(name: str, ties: str) -> None:
+    """From the tables to the scores: a loop over the interactions, with the plain model for what an item adds."""
+    data, half_life = dated(ties), 2.0
+    run = Recommender(name, half_life=half_life).fit(data, "leave-one-out").fitted
+    plain, split, n_items = Recommender(name).fit(data, "leave-one-out").fitted.model, run.split, len(data.items)
+    items = np.arange(n_items, dtype=np.int32)
+    of_item = np.stack([plain.score_all(users_of([-1], [item]), items)[0] for item in range(n_items)])
+    visible, order = {*split.train.tolist(), *split.validation.tolist(), *split.unused.tolist()}, data.history_order
+    users, rows = data.user_numbers[split.test], split.test
+    expected = np.zeros((len(rows), n_items))
+    for place, row in enumerate(rows):
+        before = [r for r in visible if data.user_numbers[r] == data.user_numbers[row] and order[r] < order[row]]
+        for earlier in before:
+            age = sum(order[other] > order[earlier] for other in before)
+            expected[place] += 0.5 ** (age / half_life) * of_item[data.item_numbers[earlier]]
+    ranker, has_history = run.ranker_of("test"), expected.any(1)
+    assert has_history.sum() > 20
+    scores = ranker.score_all(users, items, rows)
+    np.testing.assert_allclose(scores[has_history], expected[has_history], rtol=1e-4, atol=1e-5)
+    pairs = np.tile(items, (len(rows), 1))
+    np.testing.assert_allclose(ranker.score_pairs(users, pairs, rows), scores, rtol=1e-6)
+
+
+def test_recency_needs_times_and_a_set_of_rows_has_none() -> None:
+    with pytest.raises(OptionError, match=r"half_life is 5, but the data have no times that differ"):
+        Recommender("ease", half_life=5).fit(dated(time=None))
+    assert Recommender("ease", half_life="none").fit(dated(time=None)).is_fitted
+    assert Recommender("ease", half_life=5).fit(dated("file", time=None)).is_fitted
+    with pytest.raises(OptionError, match="half_life is 5, but the training rows as a set have no order"):
+        EASE(half_life=5.0, user_rows="training")
+
+
+@pytest.mark.parametrize("cls", [ItemKNN, EASE])
+def test_the_training_rows_as_a_set_are_the_same_for_every_row(cls: Any) -> None:
+    data = dated()
+    run = Recommender("ease" if cls is EASE else "item-knn", user_rows="training").fit(data, "leave-one-out").fitted
+    rows = run.split.validation
+    users, items = data.user_numbers[rows], np.arange(len(data.items), dtype=np.int32)
+    model, sets = cls(), np.zeros((len(data.users), len(data.items)))
+    sets[data.user_numbers[run.split.train], data.item_numbers[run.split.train]] = 1.0
+    model.fit(inputs_of(sets), NO_PLAN)
+    assert not run.model.reads_history
+    expected = model.score_all(users_of(users), items)
+    np.testing.assert_allclose(run.ranker_of("validation").score_all(users, items, rows), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(run.ranker.score_all(users, items), expected, rtol=1e-5, atol=1e-6)
+    given = run.model.score_all(users_of([-1], np.flatnonzero(sets[3]).tolist()), items)  # a newcomer brings theirs
+    np.testing.assert_allclose(given, model.score_all(users_of([3]), items), rtol=1e-5, atol=1e-6)

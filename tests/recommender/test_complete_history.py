@@ -93,3 +93,17 @@ def test_a_model_without_history_says_that_nothing_will_change() -> None:
     rec = Recommender("fm", history="none", k=4, epochs=1, threads=1).fit(data)
     with pytest.warns(UserWarning, match="changes no score"):
         rec.observe({"user": 3, "item": 1, "time": 999})
+
+
+def test_observed_rows_share_the_age_of_rows_of_their_time(rec: Recommender) -> None:
+    own = interactions().filter(pl.col("u") == 7).sort("t")
+    fresh = [item for item in range(40) if item not in own["i"].to_list()][:4]
+    times = [own["t"][2], own["t"][2], own["t"][-1] + 5, own["t"][-1] + 5]
+    rec.observe([{"user": 7, "item": item, "time": time} for item, time in zip(fresh, times, strict=True)])
+    observed = rec.observed
+    history = complete_history(observed, [7, 3], observed.index.run.encoder.user_numbers([7, 3]))
+    assert history is not None
+    moments = sorted([*own["t"].to_list(), *times])
+    assert history.ages[: len(moments)].tolist() == [sum(other > time for other in moments) for time in moments]
+    rest = len(history.of_user(1))
+    assert history.ages[len(moments) :].tolist() == list(range(rest))[::-1]

@@ -265,7 +265,14 @@ SPLIT = {"share": 0.2, "validation_share": 0.2}
 
 @pytest.mark.parametrize(
     ("model", "settings"),
-    [("item-knn", {}), ("fm", {"history": "last,past", "n_negatives": "all"}), ("fm", {"history": "none"}), ("popularity", {})],
+    [
+        ("item-knn", {}),
+        ("item-knn", {"user_rows": "training"}),
+        ("ease", {"half_life": 20}),
+        ("fm", {"history": "last,past", "n_negatives": "all"}),
+        ("fm", {"history": "none"}),
+        ("popularity", {}),
+    ],
 )
 def test_a_newcomer_is_known_by_what_is_given(newcomers: Dataset, model: str, settings: dict[str, Any]) -> None:
     """One row says which half of the items is theirs; popularity cannot tell, whatever is given."""

@@ -39,11 +39,14 @@ def test_the_stamp_has_all_that_trials_have_in_common(data: Dataset) -> None:
         "seed": 2,
         "data": data.content_hash,
         "fixed settings": {},
-        "search space": {"l2": {"low": 1.0, "high": 10_000.0, "log": True}},
+        "search space": {
+            "l2": {"low": 1.0, "high": 10_000.0, "log": True},
+            "half_life": [0.0, 2.5, 5.0, 10.0, 20.0, 50.0, 100.0],
+        },
     }
     assert isinstance(Search(data, "ease", Path("f")).space["l2"], Real)
-    fixed = Search(data, "ease", Path("f"), settings={"l2": "30"}).stamp
-    assert (fixed["fixed settings"], fixed["search space"]) == ({"l2": 30.0}, {})
+    fixed = Search(data, "ease", Path("f"), settings={"l2": "30", "half_life": "none"}).stamp
+    assert (fixed["fixed settings"], fixed["search space"]) == ({"l2": 30.0, "half_life": 0}, {})
     assert json.loads(json.dumps(stamp)) == stamp
 
 

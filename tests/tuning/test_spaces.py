@@ -31,7 +31,7 @@ def test_a_space_is_that_of_the_task_and_leaves_what_belongs_to_the_name() -> No
     assert "loss" not in search_space("fm", "rating")
     assert search_space("fm", "implicit")["loss"] == Choice(("squared", "logistic"))
     assert "loss" not in search_space("bpr-mf", "topn")
-    assert set(search_space("ease", "topn")) == {"l2"}
+    assert set(search_space("ease", "topn")) == {"l2", "half_life"}
     assert search_space("popularity", "topn") == {}
 
 

@@ -54,7 +54,7 @@ def test_the_defaults_are_tried_even_if_the_first_trial_was_killed(data: Dataset
     search = Search(data, "ease", tmp_path)
     Study(search)._propose()  # a trial that never ended
     tune(search, Budget(trials=1))
-    assert [trial.params for trial in Study(search).ended] == [{"l2": 500.0}]
+    assert [trial.params for trial in Study(search).ended] == [{"l2": 500.0, "half_life": 0.0}]
 
 
 def test_a_lock_that_a_killed_process_left_is_released(data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_a_model_without_settings_is_tried_once(data: Dataset, tmp_path: Path) -
 
 
 def test_all_of_a_small_space_is_tried_and_nothing_twice(data: Dataset, tmp_path: Path) -> None:
-    search = Search(data, "item-knn", tmp_path, settings={"neighbours": "20"})
+    search = Search(data, "item-knn", tmp_path, settings={"neighbours": "20", "half_life": "none"})
     shrink = search.space["shrink"]
     assert isinstance(shrink, Choice)
     tuned = tune(search, Budget(trials=50))
@@ -82,13 +82,13 @@ def test_all_of_a_small_space_is_tried_and_nothing_twice(data: Dataset, tmp_path
 
 
 def test_what_is_fixed_leaves_the_space_and_stays_with_the_study(data: Dataset, tmp_path: Path) -> None:
-    search = Search(data, "item-knn", tmp_path, settings={"neighbours": "20"})
+    search = Search(data, "item-knn", tmp_path, settings={"neighbours": "20", "half_life": "none"})
     tuned = tune(search, Budget(trials=2))
-    assert (tuned.fixed, set(tuned.settings)) == ({"neighbours": 20}, {"shrink"})
+    assert (tuned.fixed, set(tuned.settings)) == ({"neighbours": 20, "half_life": 0}, {"shrink"})
     assert tuned.recommender(seed=0).settings.options["neighbours"] == 20
-    assert json.loads((tmp_path / "study.json").read_text())["fixed settings"] == {"neighbours": 20}
+    assert json.loads((tmp_path / "study.json").read_text())["fixed settings"] == {"neighbours": 20, "half_life": 0}
     # However it is written, it is the same value; another one is another study.
-    assert tune(replace(search, settings={"item-knn.neighbours": 20}), Budget(trials=2)) == tuned
+    assert tune(replace(search, settings={"item-knn.neighbours": 20, "half_life": 0}), Budget(trials=2)) == tuned
     for settings in ({"neighbours": "10"}, {}):
         message = "holds a study with other fixed settings.*; choose another folder"
         with pytest.raises(OptionError, match=message):

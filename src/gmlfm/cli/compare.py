@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from gmlfm.cli.compare_sizes import add_sizes, run_sizes
 from gmlfm.cli.options import DATA_HELP, add_command, add_settings, comma_list, set_values, split_of
 from gmlfm.cli.output import console_for, note, print_json, verbatim
 from gmlfm.cli.report import Report
@@ -38,20 +39,30 @@ def add_to(commands: Any) -> None:
         "--seconds are those of the whole command: each model has an equal share for its search and its final trainings, which "
         "are estimated from its trials and set apart. A model gets three trials and its final trainings even where its share "
         "is too small; that is said after the first trial of each, and the table shows the share. A trial that the end of the "
-        "share cuts short counts if it has a whole epoch; the seconds of a killed trial or training do not count.",
+        "share cuts short counts if it has a whole epoch; the seconds of a killed trial or training do not count. A model that "
+        "still rises when its seconds end gets half as many epochs again in its final trainings, and the table says so. "
+        "--inputs keeps models that know who and what alone apart from models that read what users did before.",
         [
             "gmlfm compare bazaar --models gml-fm,fm,popularity --trials 10 --out studies/bazaar",
             "gmlfm compare bazaar --models fm,my_package.my_module:MyModel --seconds 1200 --out studies/mine",
             "gmlfm compare bazaar --models gml-fm,fm,mf --set k=64 --set gml-fm.layers=1 --seconds 1800 --out studies/k64",
+            "gmlfm compare bazaar --inputs paper --models gml-fm,fm,mf,ease,popularity --seconds 1800 --out studies/paper",
+            "gmlfm compare bazaar --inputs history --models gml-fm,fm,sasrec,ease --seconds 3600 --out studies/history",
+            "gmlfm compare bazaar --inputs history --models gml-fm,fm --sizes 8,16,32 --out studies/sizes",
         ],
     )
     parser.add_argument("data", metavar="DATA", help=DATA_HELP)
     parser.add_argument("--models", required=True, metavar="A,B,C", help="see gmlfm models; or module:Class, your own")
-    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="trainings of the best settings (default: 3)")
+    parser.add_argument("--seeds", type=int, metavar="N", help="trainings of the best settings (default: 3; of --sizes: 1)")
+    parser.add_argument("--protocol", metavar="NAME", help="of the test: full, sampled or paper (default: full)")
     parser.add_argument(
-        "--protocol", default="full", metavar="NAME", help="of the test: full, sampled or paper (default: full)"
+        "--inputs",
+        metavar="KIND",
+        help="what all methods read of a user: paper (who and what alone) or history (what they did before, too); "
+        "without it each reads what its settings say, and the table says so",
     )
     parser.add_argument("--no-refit", action="store_true", help="test what was trained without the validation rows")
+    add_sizes(parser)
     add_search_options(parser, "instead: of the whole command, an equal share for each model's search and final trainings")
     about = "a setting that is fixed, not searched: KEY for every model that has it, MODEL.KEY for one; such as"
     add_settings(parser, "k=64 or fm.lr=0.001", about)
@@ -61,18 +72,22 @@ def add_to(commands: Any) -> None:
 def run(options: argparse.Namespace) -> None:
     from gmlfm.tuning import Plan, compare
 
+    if options.sizes is not None:
+        run_sizes(options)
+        return
     split, split_options = split_of(options)
     plan = Plan(
         tuple(comma_list(options.models)),
         options.task,
         split,
-        options.protocol,
-        options.seeds,
+        "full" if options.protocol is None else options.protocol,
+        3 if options.seeds is None else options.seeds,
         not options.no_refit,
         options.seed,
         options.preset,
         set_values(options),
         split_options,
+        options.inputs,
     )
     plan.check()
     budget = budget_of(options)

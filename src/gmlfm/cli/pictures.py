@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gmlfm.errors import OptionError
 from gmlfm.storage import new_file
@@ -113,6 +113,65 @@ def lines_with_intervals(
     axes.grid(axis="y")
     figure.legend(loc="outside upper left", ncols=len(lines), frameon=False)
     return figure
+
+
+class PanelPoint(NamedTuple):
+    """A point of a line: place, height, what it is called, and whether it is marked."""
+
+    abscissa: float
+    ordinate: float
+    name: str
+    is_marked: bool
+
+
+def panels_of_lines(panels: Mapping[str, Mapping[str, Sequence[PanelPoint]]], ordinate: str = "") -> Figure:
+    """A panel for each label, on a logarithmic scale of its own: label -> line -> points.
+
+    Marked points are filled and named, the others hollow. All panels have the same lines and the same height.
+    """
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    figure, axes = _panels(len(panels), 3.4)
+    names = list(next(iter(panels.values())))
+    styles: dict[str, tuple[str, Any]] = {
+        name: (_COLOURS[n % len(_COLOURS)], ("-", "--", ":")[n // len(_COLOURS) % 3]) for n, name in enumerate(names)
+    }
+    every = [point.ordinate for lines in panels.values() for points in lines.values() for point in points]
+    low, high = min(every), max(every)
+    margin = 0.08 * ((high - low) or abs(high) or 1.0)
+    for panel, (label, lines) in zip(axes, panels.items(), strict=True):
+        for name, points in lines.items():
+            colour, dashes = styles[name]
+            panel.plot(
+                [p.abscissa for p in points], [p.ordinate for p in points], color=colour, linestyle=dashes, linewidth=1.5
+            )
+            for point in points:
+                face = colour if point.is_marked else "white"
+                panel.plot(point.abscissa, point.ordinate, "o", color=colour, markerfacecolor=face, markersize=4.5)
+                if point.is_marked:
+                    place = (point.abscissa, point.ordinate)
+                    panel.annotate(point.name, place, (0, 5), textcoords="offset points", ha="center", fontsize=7)
+        panel.set_xscale("log")
+        panel.xaxis.set_major_locator(LogLocator(10, subs=(1.0, 3.0), numticks=5))
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda number, _: _short(number)))
+        panel.xaxis.set_minor_formatter(NullFormatter())
+        panel.tick_params(axis="x", labelsize=8)
+        panel.set_xlabel(label, fontsize=9)
+        panel.set_ylim(low - margin, high + 1.5 * margin)
+        panel.grid(axis="y")
+    axes[0].set_ylabel(ordinate)
+    handles = [Line2D([], [], color=styles[name][0], linestyle=styles[name][1], label=_shortened(name)) for name in names]
+    figure.legend(handles=handles, loc="outside upper left", ncols=min(len(names), 5), frameon=False)
+    return figure
+
+
+def _short(number: float) -> str:
+    """'0.3', '30', '30k', '3M'"""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:g}{unit}"
+    return f"{number:g}"
 
 
 def signed_bars(values: Mapping[str, float], label: str = "") -> Figure:

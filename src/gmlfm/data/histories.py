@@ -23,11 +23,13 @@ Longs = npt.NDArray[np.int64]
 class History:
     """What N users did before, oldest first: the items of user n are items[starts[n]:starts[n + 1]].
 
-    starts: (N + 1,); items: (M,).
+    starts: (N + 1,); items: (M,); order: (M,), ascending within a user, the same number for rows of one time; None where each
+    row is later than the one before it.
     """
 
     starts: Longs
     items: Ints
+    order: Longs | None = None
 
     @classmethod
     def of(cls, by_user: Sequence[Sequence[int] | npt.NDArray[np.integer[Any]]]) -> History:
@@ -48,17 +50,37 @@ class History:
 
     def slice(self, start: int, stop: int) -> History:
         starts = self.starts[start : stop + 1]
-        return History(starts - starts[0], self.items[starts[0] : starts[-1]])
+        rows = slice(starts[0], starts[-1])
+        return History(starts - starts[0], self.items[rows], None if self.order is None else self.order[rows])
 
     def latest(self, length: int) -> History:
         """Of each user at most so many, the latest ones."""
-        return gathered(self.items, np.maximum(self.starts[:-1], self.starts[1:] - length), self.starts[1:])
+        return gathered(self.items, np.maximum(self.starts[:-1], self.starts[1:] - length), self.starts[1:], self.order)
+
+    def is_later(self, user: int) -> npt.NDArray[np.bool_]:
+        """Of each of a user's rows, whether it is later than the one before it."""
+        result = np.ones(int(self.lengths[user]), bool)
+        if self.order is not None:
+            result[1:] = np.diff(self.order[self.starts[user] : self.starts[user + 1]]) > 0
+        return result
+
+    @property
+    def ages(self) -> Longs:
+        """(M,): how many rows of its user are later than each row. Rows of one time share an age."""
+        owners, places = np.repeat(np.arange(len(self)), self.lengths), np.arange(len(self.items))
+        latest_alike = places
+        if self.order is not None:
+            is_latest = np.append((np.diff(self.order) != 0) | (np.diff(owners) != 0), True)[: len(places)]
+            latest = np.flatnonzero(is_latest)
+            latest_alike = latest[np.searchsorted(latest, places)]
+        ages: Longs = self.starts[1:][owners] - 1 - latest_alike
+        return ages
 
 
-def gathered(items: Ints, start: Longs, stop: Longs) -> History:
-    """items[start[n]:stop[n]] of each n, one after another."""
+def gathered(items: Ints, start: Longs, stop: Longs, order: Longs | None = None) -> History:
+    """items[start[n]:stop[n]] of each n, one after another, and so their order."""
     places, starts = ranges(start, stop)
-    return History(starts, items[places])
+    return History(starts, items[places], None if order is None else order[places])
 
 
 def ranges(start: Longs, stop: Longs) -> tuple[Longs, Longs]:
@@ -146,7 +168,7 @@ class Histories:
 
     def before(self, rows: Rows) -> History:
         """The history of each interaction, as of it."""
-        history = gathered(self.items, self.starts[self.row_users[rows]], self.stops(rows))
+        history = gathered(self.items, self.starts[self.row_users[rows]], self.stops(rows), self.order)
         return without(history, self.row_items[rows]) if self.excludes_own else history
 
     @classmethod
@@ -182,7 +204,7 @@ class Histories:
         """All that each user did; nothing of a user of number -1."""
         known = np.maximum(users, 0)
         start, stop = self.starts[known], self.starts[known + 1]
-        return gathered(self.items, start, np.where(users < 0, start, stop))
+        return gathered(self.items, start, np.where(users < 0, start, stop), self.order)
 
 
 def _events(rows: pl.DataFrame, users: Longs | None, start: int, has_times: bool) -> pl.DataFrame:
@@ -210,7 +232,7 @@ def without(history: History, items: Ints) -> History:
     owners = np.repeat(np.arange(len(history)), history.lengths)
     is_kept = history.items != items[owners]
     starts = np.searchsorted(owners[is_kept], np.arange(len(history) + 1)).astype(np.int64)
-    return History(starts, history.items[is_kept])
+    return History(starts, history.items[is_kept], None if history.order is None else history.order[is_kept])
 
 
 def visible_rows(split: Split, part: str) -> Rows:

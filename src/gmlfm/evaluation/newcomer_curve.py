@@ -145,7 +145,7 @@ class NewcomerRanker:
 
     def user_side(self, users: Ints, rows: Rows) -> UserSide:
         history = None
-        if self.model.reads_history or self.model.folds_in:
+        if self.model.reads_history or self.model.folds_in or self.model.inputs.history:  # also one that knew but its own users
             history = _take(self._history, np.searchsorted(self._rows, rows))
         return UserSide(np.full(len(users), -1, np.int32), self._encoded.user_side(users, rows), history)
 
@@ -169,4 +169,4 @@ class NewcomerRanker:
 
 
 def _take(history: History, places: npt.NDArray[np.int64]) -> History:
-    return gathered(history.items, history.starts[places], history.starts[places + 1])
+    return gathered(history.items, history.starts[places], history.starts[places + 1], history.order)

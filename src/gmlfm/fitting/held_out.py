@@ -11,7 +11,7 @@ import polars as pl
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.encoding import Encoded
 from gmlfm.data.event_order import event_order
-from gmlfm.data.histories import Histories, History
+from gmlfm.data.histories import Histories, History, gathered
 from gmlfm.data.prepared import PreparedData, Shard
 from gmlfm.data.splits import TEST, TRAIN, UNUSED, VALIDATION
 from gmlfm.errors import DataError
@@ -71,9 +71,15 @@ def held_out(data: PreparedData, task: str) -> HeldOut | None:
     users, labels = (np.concatenate([getattr(block, name) for block in blocks])[is_kept] for name in ("users", "labels"))
     ids, values = (np.concatenate([getattr(block.attributes, name) for block in blocks])[is_kept] for name in ("ids", "values"))
     width = int((items[is_kept] >= 0).sum(axis=1).max())
-    histories = [block.history.of_user(place) for block in blocks for place in range(len(block.users))]
-    history = History.of([items for items, is_chosen in zip(histories, is_kept, strict=True) if is_chosen])
+    history = _joined([block.history for block in blocks], np.flatnonzero(is_kept))
     return HeldOut(UserSide(users, AttributeTable(ids, values), history), items[is_kept, :width], labels, total)
+
+
+def _joined(histories: list[History], places: npt.NDArray[np.int64]) -> History:
+    """One after another, of all users those at some places."""
+    items, order = (np.concatenate([getattr(history, name) for history in histories]) for name in ("items", "order"))
+    starts = np.concatenate([[0], np.cumsum(np.concatenate([history.lengths for history in histories]))])
+    return gathered(items, starts[places], starts[places + 1], order)
 
 
 def _targets(rows: pl.DataFrame, task: str) -> npt.NDArray[np.int64]:

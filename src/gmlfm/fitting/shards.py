@@ -45,6 +45,9 @@ class ShardPlan(FitPlan):
                 f"history is '{settings.history.history}', which training from a prepared folder does not read; leave it out, "
                 "or train from the data in memory."
             )
+        needs_order = settings.info.cls.needs_order(settings.options)
+        if needs_order and "time" not in data.info.columns:
+            raise OptionError(f"{needs_order}, but {data.folder} was prepared from data without times; leave it out.")
         if settings.info.cls.inputs.labels:
             raise OptionError(f"the model '{settings.model}' learns user by user and cannot read a prepared folder.")
         if settings.info.cls.reads_sequences:

@@ -230,6 +230,12 @@ class Model(ABC):
         return False
 
     @property
+    def item_vector_width(self) -> int | None:
+        """Numbers that retrieval holds of each item: its vector and, where there is one, its own term. None where a score is
+        no inner product of two sides."""
+        return None
+
+    @property
     def folds_in(self) -> bool:
         """Whether score_all fits a row to the history of a user of number -1, who must then be asked for alone."""
         return False
@@ -238,6 +244,11 @@ class Model(ABC):
     def declared(cls) -> dict[str, Declared]:
         """The model's own settings."""
         return declared_settings(cls, leave_out=("layout",))
+
+    @classmethod
+    def needs_order(cls, options: Mapping[str, Any]) -> str:
+        """By which of its settings it matters what came before what, in words; '' where it does not."""
+        return ""
 
     @classmethod
     def newcomers(cls) -> str:

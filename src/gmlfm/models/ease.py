@@ -1,6 +1,8 @@
 r"""EASE, the linear autoencoder with a zero diagonal, in closed form.
 
-.. math:: P = (X^\top X + \lambda I)^{-1}, \quad B_{ij} = -P_{ij} / P_{jj} \ (i \ne j), \quad s(u, \cdot) = X_u B
+.. math:: P = (X^\top X + \lambda I)^{-1}, \quad B_{ij} = -P_{ij} / P_{jj} \ (i \ne j), \quad s(u, \cdot) = w_u B
+
+w: what users did before the scored row, 1 for each item or by recency (`half_life`); see `HistoryModel`.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from torch import Tensor
 
 from gmlfm.errors import DataError
 from gmlfm.models.base import Floats, Ints
-from gmlfm.models.closed_form import HistoryModel
+from gmlfm.models.closed_form import BEFORE, HalfLife, HistoryModel, UserRows
 from gmlfm.models.settings import Real, Setting
 from gmlfm.storage import free_memory
 
@@ -30,9 +32,12 @@ class EASE(HistoryModel):
     adds_up = True
 
     def __init__(
-        self, l2: Annotated[float, Setting("lambda, the L2 of B", above=0, search=Real(1.0, 10_000.0))] = 500.0
+        self,
+        l2: Annotated[float, Setting("lambda, the L2 of B", above=0, search=Real(1.0, 10_000.0))] = 500.0,
+        half_life: HalfLife = 0.0,
+        user_rows: UserRows = BEFORE,
     ) -> None:
-        super().__init__()
+        super().__init__(half_life, user_rows)
         self.l2 = l2
 
     def learn(self, history: Any) -> None:
@@ -58,7 +63,7 @@ class EASE(HistoryModel):
         if not self._by_users:
             scores: Floats = np.asarray(histories @ self._matrix[:, items], dtype=np.float32)
             return scores
-        # X_u B = X_u - (X_u P) / diag(P), and X_u P = (X_u - X_u X^T G X) / lambda; on the diagonal B is 0.
+        # w B = w - (w P) / diag(P), and w P = (w - w X^T G X) / lambda; on the diagonal B is 0.
         chosen = histories[:, items].toarray()
         through_users = (histories @ self._history.T) @ self._matrix
         projected = (chosen - np.asarray(through_users @ self._history[:, items])) / self.l2

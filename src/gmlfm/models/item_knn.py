@@ -1,8 +1,9 @@
 r"""Item neighbours: items that are chosen together, by shrunk cosine.
 
-.. math:: s(u, i) = \sum_{j \in N(i)} X_{uj} \, \frac{(X^\top X)_{ij}}{\|X_i\| \, \|X_j\| + \mathit{shrink}}
+.. math:: s(u, i) = \sum_{j \in N(i)} w_{uj} \, \frac{(X^\top X)_{ij}}{\|X_i\| \, \|X_j\| + \mathit{shrink}}
 
-N(i): the `neighbours` most similar items of i.
+N(i): the `neighbours` most similar items of i. w: what users did before the scored row, 1 for each item or by recency
+(`half_life`); see `HistoryModel`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from scipy import sparse
 from torch import Tensor
 
 from gmlfm.models.base import Floats, Ints
-from gmlfm.models.closed_form import HistoryModel, saved_matrix
+from gmlfm.models.closed_form import BEFORE, HalfLife, HistoryModel, UserRows, saved_matrix
 from gmlfm.models.settings import Choice, Setting
 
 _ITEMS_PER_BLOCK = 2_000
@@ -36,8 +37,10 @@ class ItemKNN(HistoryModel):
             float,
             Setting("added to the norms, against chance", least=0, search=Choice((0.0, 1.0, 10.0, 50.0, 100.0, 500.0))),
         ] = 10.0,
+        half_life: HalfLife = 0.0,
+        user_rows: UserRows = BEFORE,
     ) -> None:
-        super().__init__()
+        super().__init__(half_life, user_rows)
         self.neighbours, self.shrink = neighbours, shrink
 
     def learn(self, history: Any) -> None:

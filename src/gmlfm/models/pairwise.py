@@ -98,6 +98,10 @@ class PairwiseModel(GradientModel):
         cross = (item.vector @ (user.vector + added[:, 1:]).unsqueeze(-1)).squeeze(-1)
         return [(user.self_terms + added[:, 0]).unsqueeze(1) + item.self_terms + cross]
 
+    @property
+    def item_vector_width(self) -> int | None:
+        return self.side_width + 1 if self.decomposes else None
+
     def check_history(self) -> None:
         if not self.decomposes or self.whole_table:
             raise OptionError(

@@ -114,6 +114,10 @@ class SASRec(FactorModel):
     def reads_history(self) -> bool:
         return True
 
+    @property
+    def item_vector_width(self) -> int:
+        return self.k
+
     def item_vectors(self, rows: Tensor, items: Attributes) -> Tensor:
         """q of items (..., F): (..., K)."""
         return scaled(rows, items).sum(-2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,17 +27,22 @@ def complete_history(observed: Observed, users: Sequence[Any], numbers: npt.NDAr
     texts = run.encoder.texts_of(list(users)) if observed.n else []
     if not any(text in observed for text in texts):
         return history
-    kinds = run.data.schema.interactions.history_events
-    by_user = []
+    kinds, shares_times = run.data.schema.interactions.history_events, run.data.schema.interactions.ties == "strict"
+    by_user, is_later = [], []
     for place, (text, number) in enumerate(zip(texts, numbers.tolist(), strict=True)):
-        items = history.of_user(place)
+        items, new = history.of_user(place), history.is_later(place)
         if text in observed:
             times = run.histories.times_of(number)
             after = times[-1].item() if len(times) else None
             rows = _not_in_data(observed.of(text, after=after, events=kinds), items, times)
-            items = _merged(items, times, rows)
+            places = _places(items, times, rows)
+            new = np.insert(
+                new, places, [_is_later(row, n, rows, places, times) or not shares_times for n, row in enumerate(rows)]
+            )
+            items = np.insert(items, places, [item for item, _ in rows]).astype(np.int32)
         by_user.append(items)
-    return History.of(by_user)
+        is_later.append(new)
+    return replace(History.of(by_user), order=np.cumsum(np.concatenate([np.empty(0, bool), *is_later])))
 
 
 def asked_users(observed: Observed, users: Sequence[Any], context: Mapping[str, Any] | None) -> UserSide:
@@ -54,9 +60,18 @@ def _not_in_data(
     return [row for row in rows if row not in known]
 
 
-def _merged(items: npt.NDArray[np.int32], times: npt.NDArray[Any], rows: Sequence[tuple[int, Any]]) -> npt.NDArray[np.int32]:
-    """The observed rows among the data's, each behind what is not later than it; without times behind all."""
-    places = [
+def _places(items: npt.NDArray[np.int32], times: npt.NDArray[Any], rows: Sequence[tuple[int, Any]]) -> list[int]:
+    """Of the observed rows among the data's: behind what is not later than each; without times behind all."""
+    return [
         len(items) if time is None or not len(times) else int(np.searchsorted(times, time, side="right")) for _, time in rows
     ]
-    return np.insert(items, places, [item for item, _ in rows]).astype(np.int32)
+
+
+def _is_later(
+    row: tuple[int, Any], number: int, rows: Sequence[tuple[int, Any]], places: Sequence[int], times: npt.NDArray[Any]
+) -> bool:
+    """Whether an observed row is later than the row before it, of the data or observed; one without a time is."""
+    place, time = places[number], row[1]
+    if number and places[number - 1] == place:
+        return time is None or rows[number - 1][1] != time
+    return time is None or not len(times) or place == 0 or times[place - 1].item() != time

@@ -113,6 +113,12 @@ class Settings:
                     'with [interactions] time, or set ties = "file" where the rows lie in order.'
                 )
             return replace(self, batches=self._softmax_batches(n_candidates, changes_with_time))
+        needs_order = self.info.cls.needs_order(self.options)
+        if needs_order and not is_ordered:
+            raise OptionError(
+                f"{needs_order}, but the data have no times that differ, so nothing is known to come before anything; "
+                'name their column with [interactions] time, or set ties = "file" where the rows lie in order.'
+            )
         if not _reads_history(self.info):
             return self
         history = self.history.history
@@ -214,8 +220,11 @@ def _reads_history(info: ModelInfo) -> bool:
     return bool(getattr(info.cls, "takes_history", False))
 
 
-def search_space(info: ModelInfo, task: str) -> dict[str, Space]:
-    """What tuning may choose from: what training and batches offer, then the model's own."""
+def search_space(info: ModelInfo, task: str, *, has_history: bool = False) -> dict[str, Space]:
+    """What tuning may choose from: what training and batches offer, then the model's own.
+
+    has_history: what users did before is read in roles, which are searched, too; it is learned by the softmax over items.
+    """
     readers = applicable(info)
     space: dict[str, Space] = {}
     for name in ("lr", "weight_decay", "cold_start_rate", "batch_size", "loss", "n_negatives"):
@@ -228,6 +237,10 @@ def search_space(info: ModelInfo, task: str) -> dict[str, Space]:
         if task == "implicit" and readers["batches"]:
             space["loss"] = Choice(("squared", "logistic"))
     own_losses = tuple(name for name in losses_of(info.cls) if task == "topn" or name not in grouped_losses(info))
+    if has_history:
+        space = {name: choices for name, choices in space.items() if name not in ("loss", "n_negatives")}
+        searched = {name: declared.setting.search for name, declared in readers["history"].items()}
+        space |= {name: choices for name, choices in searched.items() if choices is not None}
     if "loss" in space and isinstance(space["loss"], Choice):
         space["loss"] = Choice((*space["loss"].values, *own_losses))
     for name in info.fixed:

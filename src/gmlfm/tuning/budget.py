@@ -16,7 +16,7 @@ LEAST_TRIALS = 3  # of each method of a comparison, whatever its seconds
 class Cost:
     """What a trial took. epochs, best_epoch: 0 where the model is fitted at once; warm_up: what the first epoch took more than
     the others, as a process compiles its kernels once; rows_ratio: rows of a refit to training rows; test_seconds: how long
-    testing takes, measured on the validation part in measuring_seconds. 0: not known."""
+    testing takes, measured on the validation part in measuring_seconds. 0: not known. is_cut_short: the seconds ended it."""
 
     seconds: float
     epochs: int = 0
@@ -25,6 +25,7 @@ class Cost:
     rows_ratio: float = 0.0
     test_seconds: float = 0.0
     measuring_seconds: float = 0.0
+    is_cut_short: bool = False
 
     @property
     def spent(self) -> float:

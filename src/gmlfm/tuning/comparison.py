@@ -13,11 +13,14 @@ from gmlfm.errors import GmlfmError, OptionError
 from gmlfm.fitting.plan import chosen_device
 from gmlfm.progress import activity
 from gmlfm.storage import write_text
+from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import DivergedError
 from gmlfm.tuning.budget import LEAST_TRIALS, Budget
+from gmlfm.tuning.inputs import is_mixed, mixed_warning, what_is_read
 from gmlfm.tuning.outlook import ComparisonOutlook
 from gmlfm.tuning.plan import Plan, stamp_folder
 from gmlfm.tuning.results import Results, file_name
+from gmlfm.tuning.rising import final_epochs
 from gmlfm.tuning.rows import Comparison, read_comparison
 from gmlfm.tuning.search import Search
 from gmlfm.tuning.spaces import n_points
@@ -40,7 +43,8 @@ def compare(
 
     budget: trials of each method, or seconds of the whole comparison. Of seconds each method has an equal share for its search
     and its final trainings: these are estimated from its trials and set apart. First each method has one trial, by which `note`
-    tells who needs more than a share for `LEAST_TRIALS` trials and the final trainings; they are made all the same.
+    tells who needs more than a share for `LEAST_TRIALS` trials and the final trainings; they are made all the same. The final
+    trainings of a method whose best trial still rose when it ended get more epochs (rising.py), beyond the share.
 
     Called again with the same folder it goes on where it stopped; when all is there it only reads.
     """
@@ -88,9 +92,13 @@ def compare(
             if not results.has(model, seed):
                 if tested is not None:
                     tested(model, seed)
-                _test(data, plan, tuned, seed, results, threads, device)
+                given = final_epochs(tuned, by_seconds=share.seconds is not None)
+                _test(data, plan, tuned, seed, results, threads, device, given)
             outlook.tested(model, results.seconds(model, seed))
 
+    mixed = _mixed(data, plan)
+    if note is not None and mixed:
+        note(mixed)
     with activity(outlook.words):
         if share.seconds is not None:
             for model in plan.models:
@@ -110,6 +118,14 @@ def _search(data: Dataset, plan: Plan, model: str, out: Path, threads: int | Non
     folder = out / "studies" / file_name(model)
     method = (plan.task, plan.split, plan.preset, plan.seed, threads, device, plan.fixed[model], plan.split_options)
     return Search(data, model, folder, *method)
+
+
+def _mixed(data: Dataset, plan: Plan) -> str:
+    """Before anything is trained: that some methods read histories and others do not; '' where all read alike."""
+    readings = {
+        model: what_is_read(Settings.make(model, plan.task, plan.fixed[model], plan.preset), data) for model in plan.models
+    }
+    return mixed_warning([model for model in readings if readings[model].of_history]) if is_mixed(readings.values()) else ""
 
 
 def _first_trial(search: Search, share: Budget, report: Report | None) -> float | None:
@@ -135,10 +151,20 @@ def _too_little(needed: Mapping[str, float], share: float, plan: Plan) -> str:
     )
 
 
-def _test(data: Dataset, plan: Plan, tuned: Tuned, seed: int, results: Results, threads: int | None, device: str) -> None:
-    """The only place that looks at the test part."""
+def _test(
+    data: Dataset,
+    plan: Plan,
+    tuned: Tuned,
+    seed: int,
+    results: Results,
+    threads: int | None,
+    device: str,
+    given: int,
+) -> None:
+    """The only place that looks at the test part. given: `epochs` other than those of the settings, 0 for theirs."""
     started = time.perf_counter()
     machine: dict[str, Any] = {"device": device} | ({} if threads is None else {"threads": threads})
+    machine |= {"epochs": given} if given else {}
     recommender = tuned.recommender(seed, **machine)
     try:
         recommender.fit(data, plan.split, split_options=plan.split_options, refit=plan.refits)
@@ -147,4 +173,6 @@ def _test(data: Dataset, plan: Plan, tuned: Tuned, seed: int, results: Results, 
             raise
     with activity("testing"):
         evaluation = recommender.evaluate(protocol=plan.protocol)
-    results.add(tuned.model, seed, evaluation.queries, time.perf_counter() - started)
+    report, seconds = recommender.fitted.report, time.perf_counter() - started
+    epochs = {"epochs": len(report.curve), "best_epoch": report.best_epoch, "given": given}
+    results.add(tuned.model, seed, evaluation.queries, seconds, **epochs)

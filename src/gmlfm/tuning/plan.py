@@ -17,6 +17,7 @@ from gmlfm.storage import write_text
 from gmlfm.training.settings import Settings
 from gmlfm.tuning.budget import Budget, Finals
 from gmlfm.tuning.fixed import fixed_settings
+from gmlfm.tuning.inputs import check_order, with_inputs
 from gmlfm.tuning.search import Search, resolved_split, split_name
 from gmlfm.tuning.spaces import space_as_json
 from gmlfm.tuning.study import read_stamp
@@ -26,7 +27,8 @@ from gmlfm.tuning.study import read_stamp
 class Plan:
     """What is compared, and how; written to plan.json, so that a folder holds one comparison.
 
-    settings: what is fixed, by KEY for every model that has it, or by MODEL.KEY.
+    settings: what is fixed, by KEY for every model that has it, or by MODEL.KEY. inputs: paper, history, or each method's own
+    (inputs.py).
     """
 
     models: tuple[str, ...]
@@ -39,9 +41,11 @@ class Plan:
     preset: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     split_options: Mapping[str, Any] = field(default_factory=dict)
+    inputs: str | None = None
 
     def resolved(self, data: Dataset) -> Plan:
         """With the split that `auto` stands for on these data."""
+        check_order(self.inputs, data)
         return replace(self, split=resolved_split(data, self.split, self.task, self.preset))
 
     def check(self) -> None:
@@ -61,7 +65,8 @@ class Plan:
     @property
     def fixed(self) -> dict[str, dict[str, Any]]:
         """The fixed settings of each model."""
-        return fixed_settings(self.settings, self.models, self.task, self.preset)
+        given = fixed_settings(self.settings, self.models, self.task, self.preset)
+        return with_inputs(self.inputs, given, self.task, self.preset)
 
     @property
     def refits(self) -> bool:
@@ -89,19 +94,32 @@ def stamp_folder(out: Path, plan: Plan, budget: Budget, share: Budget, searches:
         "data": data.content_hash,
         "spaces": {model: space_as_json(search.space) for model, search in searches.items()},
     }
+    write_stamp(out, about)
+
+
+def write_stamp(out: Path, about: dict[str, Any]) -> None:
+    """Into plan.json of a new folder; a folder that holds something else is refused, with what differs. about: `plan`, by its
+    fields, and what else belongs to it."""
     about = json.loads(json.dumps(about))
     path = out / "plan.json"
-    earlier = read_stamp(path)
+    earlier = _with_inputs(read_stamp(path))
     if earlier not in (None, about):
         raise OptionError(f"{out} holds another comparison ({_difference(earlier, about)}); choose a new folder.")
     write_text(path, json.dumps(about, indent=1) + "\n")
+
+
+def _with_inputs(stamp: Any) -> Any:
+    """A comparison that was begun before there were inputs had each method's own."""
+    if isinstance(stamp, dict) and isinstance(stamp.get("plan"), dict):
+        stamp["plan"].setdefault("inputs", None)
+    return stamp
 
 
 def _difference(earlier: Any, about: dict[str, Any]) -> str:
     """The first thing in which two stamps differ, in words."""
     names = {"settings": "the fixed settings", "spaces": "the search spaces", "data": "the data"}
     for held, here in ((earlier.get("plan", {}), about["plan"]), (earlier, about)) if isinstance(earlier, dict) else ():
-        for name in here:
+        for name in sorted(here, key=lambda name: name != "inputs"):  # which fix settings and spaces
             if name != "plan" and held.get(name) != here[name]:
                 if name in ("data", "spaces") or name not in held:
                     return f"{names.get(name, name)} differ"

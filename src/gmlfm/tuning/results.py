@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,17 @@ from gmlfm.storage import new_file, write_text
 from gmlfm.tuning.study import Tuned
 
 Queries = dict[str, npt.NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Final:
+    """A final training with one seed, its test included. epochs, best_epoch: before a refit, 0 where the model is fitted at
+    once; given: the `epochs` that it had instead of its settings', 0 for theirs."""
+
+    seconds: float
+    epochs: int = 0
+    best_epoch: int = 0
+    given: int = 0
 
 
 def file_name(model: str) -> str:
@@ -49,9 +60,9 @@ class Results:
             raise DataError(f"{self._choice(model)} is missing; run the comparison again.")
         return tuned
 
-    def add(self, model: str, seed: int, queries: Queries, seconds: float) -> None:
-        """The queries last: a seed that has them is done."""
-        write_text(self._seconds(model, seed), json.dumps({"seconds": seconds}) + "\n")
+    def add(self, model: str, seed: int, queries: Queries, seconds: float, **more: int) -> None:
+        """The queries last: a seed that has them is done. more: of a `Final`."""
+        write_text(self._seconds(model, seed), json.dumps(asdict(Final(seconds, **more))) + "\n")
         with new_file(self._queries(model, seed)) as draft:
             pl.DataFrame(queries).write_parquet(draft)
 
@@ -72,10 +83,13 @@ class Results:
             raise DataError(f"{path} is missing or damaged ({reason(error)}); run the comparison again.") from error
 
     def seconds(self, model: str, seed: int) -> float:
-        """Of the final training with this seed, its test included."""
+        return self.final(model, seed).seconds
+
+    def final(self, model: str, seed: int) -> Final:
         path = self._seconds(model, seed)
         try:
-            return float(parse_json(path.read_text(encoding="utf-8"))["seconds"])
+            about = parse_json(path.read_text(encoding="utf-8"))
+            return Final(float(about["seconds"]), *(int(about.get(name, 0)) for name in ("epochs", "best_epoch", "given")))
         except READ_ERRORS as error:
             raise DataError(f"{path} is missing or damaged ({reason(error)}); run the comparison again.") from error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ from gmlfm.data.dataset import Dataset
 from gmlfm.errors import DataError
 from gmlfm.evaluation.metrics import default_metric
 from gmlfm.evaluation.significance import bootstrap_interval, compare
+from gmlfm.training.settings import Settings
+from gmlfm.tuning.inputs import what_is_read
 from gmlfm.tuning.plan import Plan
-from gmlfm.tuning.results import Queries, Results
+from gmlfm.tuning.results import Final, Queries, Results
 from gmlfm.tuning.study import Tuned
 
 
@@ -25,6 +27,9 @@ class Row:
     """One method's line: means over seeds and queries, and how it stands against the best other.
 
     seconds: of its trials and of the final trainings and tests, which took final_seconds. fixed: settings not searched.
+    reads: of a user, in words, and whether that is what they did before (None of the floor). epochs: of the best trial; rises:
+    why it still rose then, '' where it did not; given_epochs: what the final trainings got therefore, 0 for no more;
+    rising_seeds: final trainings at a constant rate whose best epoch was their last.
     """
 
     model: str
@@ -43,6 +48,12 @@ class Row:
     at_border: tuple[str, ...]
     settings: dict[str, Any]
     fixed: dict[str, Any]
+    reads: str = ""
+    reads_history: bool | None = None
+    epochs: int = 0
+    rises: str = ""
+    given_epochs: int = 0
+    rising_seeds: int = 0
 
     @property
     def search_seconds(self) -> float:
@@ -66,6 +77,7 @@ class Comparison:
     as_published: bool
     rows: tuple[Row, ...]
     failures: dict[str, str]
+    inputs: str | None = None
 
 
 def read_comparison(data: Dataset, out: Path) -> Comparison:
@@ -83,7 +95,11 @@ def read_comparison(data: Dataset, out: Path) -> Comparison:
     is_topn, ndcg = plan.task == "topn", default_metric("ndcg")
     final_seconds = {model: sum(results.seconds(model, seed) for seed in range(plan.seeds)) for model in tested}
     metric = ndcg if is_topn else "squared_error"
-    rows = [_row(queries, results.tested(model), final_seconds[model], metric) for model in tested]
+    rows = []
+    for model in tested:
+        tuned, finals = results.tested(model), [results.final(model, seed) for seed in range(plan.seeds)]
+        row = _row(queries, tuned, final_seconds[model], metric)
+        rows.append(replace(row, **_reading(tuned, data), **_rising(tuned, finals)))
     rows.sort(key=lambda row: -row.means[ndcg] if is_topn else row.means["rmse"])
     return Comparison(
         data.name,
@@ -98,7 +114,24 @@ def read_comparison(data: Dataset, out: Path) -> Comparison:
         plan.preset == "paper" and is_topn,
         tuple(rows),
         failures,
+        plan.inputs,
     )
+
+
+def _settings(tuned: Tuned) -> Settings:
+    return Settings.make(tuned.model, tuned.task, {**tuned.fixed, **tuned.settings}, tuned.preset)
+
+
+def _reading(tuned: Tuned, data: Dataset) -> dict[str, Any]:
+    reading = what_is_read(_settings(tuned), data)
+    return {"reads": reading.words, "reads_history": reading.of_history}
+
+
+def _rising(tuned: Tuned, finals: Sequence[Final]) -> dict[str, Any]:
+    constant = _settings(tuned).training.schedule == "constant"
+    n_rising = sum(constant and 0 < final.epochs == final.best_epoch for final in finals)
+    given = max(final.given for final in finals)
+    return {"epochs": tuned.epochs, "rises": tuned.rises, "given_epochs": given, "rising_seeds": n_rising}
 
 
 def _row(queries: dict[str, list[Queries]], tuned: Tuned, final_seconds: float, metric: str) -> Row:

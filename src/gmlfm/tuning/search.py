@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gmlfm.data.dataset import Dataset
+from gmlfm.data.histories import is_ordered
 from gmlfm.data.splits import AUTO, check_split, default_split, make_split
 from gmlfm.evaluation.metrics import default_metric
 from gmlfm.fitting.plan import chosen_device
@@ -16,6 +17,8 @@ from gmlfm.models.settings import Space
 from gmlfm.recommender import Recommender
 from gmlfm.training.settings import Settings
 from gmlfm.tuning.fixed import fixed_settings
+from gmlfm.tuning.inputs import decided
+from gmlfm.tuning.rising import searched_epochs
 from gmlfm.tuning.spaces import search_space, space_as_json
 
 
@@ -51,8 +54,28 @@ class Search:
     @cached_property
     def space(self) -> dict[str, Space]:
         """What is tried: the model's search space without what is fixed."""
-        space = search_space(self.model, self.task, self.preset)
+        space = search_space(self.model, self.task, self.preset, bool(self.history))
+        if not is_ordered(self.data):  # there is nothing that could be more recent
+            space.pop("half_life", None)
+        epochs = searched_epochs(self._decided.training) if self.preset is None else None
+        if epochs is not None:
+            space["epochs"] = epochs
         return {name: choices for name, choices in space.items() if name not in self.fixed}
+
+    @property
+    def history(self) -> str:
+        """The roles in which the model reads what users did before, as its setting writes them; '' for none."""
+        return ",".join(self._decided.history.roles)
+
+    @cached_property
+    def _decided(self) -> Settings:
+        return decided(self.settings_of({}), self.data)
+
+    def settings_of(self, chosen: Mapping[str, Any]) -> Settings:
+        """Of a trial, with what is fixed; with its history decided."""
+        settings = Settings.make(self.model, self.task, {**self.fixed, **chosen}, self.preset)
+        roles = ",".join(decided(settings, self.data).history.roles)
+        return Settings.make(self.model, self.task, {**settings.given, "history": roles}, self.preset) if roles else settings
 
     @property
     def stamp(self) -> dict[str, Any]:

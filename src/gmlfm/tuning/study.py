@@ -21,6 +21,7 @@ from gmlfm.storage import write_text
 from gmlfm.tuning.budget import Budget, Cost
 from gmlfm.tuning.journal import Journal
 from gmlfm.tuning.outlook import SearchOutlook
+from gmlfm.tuning.rising import rises
 from gmlfm.tuning.search import Search
 from gmlfm.tuning.spaces import as_point, defaults, n_points, untried_point
 from gmlfm.tuning.trial import run_trial
@@ -32,7 +33,10 @@ _COST, _VALIDATION, _ERROR, _REPEATED = "cost", "validation", "error", "repeated
 
 @dataclass(frozen=True)
 class Tuned:
-    """The best settings by validation, what was fixed beside them, and what the search for them took."""
+    """The best settings by validation, what was fixed beside them, and what the search for them took.
+
+    epochs: that the best trial had, of most_epochs by its settings; rises: why it still rose at its end, '' where it did not.
+    """
 
     model: str
     task: str
@@ -44,6 +48,9 @@ class Tuned:
     failed: int
     seconds: float
     at_border: list[str]
+    epochs: int = 0
+    most_epochs: int = 0
+    rises: str = ""
 
     def recommender(self, seed: int, **more: Any) -> Recommender:
         settings = {**self.fixed, **self.settings, **more, "seed": seed}
@@ -139,6 +146,7 @@ class Study:
                 f"no trial of '{search.model}' came to an end{': ' + reasons[-1] if reasons else '; raise the budget.'}"
             )
         n_failed = sum(trial.state == TrialState.FAIL for trial in trials)
+        cost, training = _cost_of(best), search.settings_of(best.params).training
         return Tuned(
             search.model,
             search.task,
@@ -150,6 +158,9 @@ class Study:
             n_failed,
             self.spent,
             [name for name, choices in search.space.items() if choices.is_at_border(best.params[name])],
+            cost.epochs,
+            training.epochs if cost.epochs else 0,
+            rises(cost, training, search.space),
         )
 
     def _best_cost(self) -> Cost | None:
@@ -163,7 +174,7 @@ class Study:
         study.sampler = optuna.samplers.TPESampler(seed=seed * 100_003 + number, n_startup_trials=8)
         ended = self.ended
         if not ended and space:
-            study.enqueue_trial(defaults(self.search.model, self.search.task, space))
+            study.enqueue_trial(defaults(self.search.model, self.search.task, space, self.search.history))
         trial, chosen = self._ask()
         tried = {as_point(ended_trial.params) for ended_trial in ended}
         other = untried_point(space, tried, (seed, number)) if as_point(chosen) in tried else None

@@ -43,7 +43,7 @@ def run_trial(search: Search, chosen: Mapping[str, Any], seconds: float | None, 
                 raise
             validation = clock.best
         except OutOfTimeError:
-            validation = clock.best
+            validation, clock.is_over = clock.best, True
             if not validation:
                 return TrialResult(Cost(time.perf_counter() - started), error="the budget ended before the first epoch did")
         return TrialResult(_cost(recommender, clock, time.perf_counter() - started, finals), validation)
@@ -91,6 +91,7 @@ class Clock:
         self._end = None if seconds is None else time.perf_counter() + seconds
         self.best: dict[str, float] = {}
         self.best_epoch = 0
+        self.is_over = False  # the seconds ended the trial
         self._epoch_seconds: list[float] = []
 
     @property
@@ -101,7 +102,7 @@ class Clock:
         """Of a trial that took so many seconds in all."""
         first, *others = self._epoch_seconds or [0.0]
         warm_up = max(0.0, first - float(np.median(others))) if others else 0.0
-        return Cost(seconds, self.epochs, self.best_epoch, warm_up)
+        return Cost(seconds, self.epochs, self.best_epoch, warm_up, is_cut_short=self.is_over)
 
     def on_step(self, done: int, total: int, loss: float) -> None:
         if self._end is not None and time.perf_counter() > self._end:
