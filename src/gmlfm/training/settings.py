@@ -147,6 +147,16 @@ class Settings:
         return self.options.get(name, self.info.declared[name].default)
 
     @property
+    def may_read_history(self) -> bool:
+        """Whether the model can, so that it matters what the data say of what came before what."""
+        return self.info.cls.reads_sequences or _reads_history(self.info)
+
+    @property
+    def has_user_ids(self) -> bool:
+        """Whether a user has a row of their own, of settings whose history is decided."""
+        return self.history.user_id is not False and not self.info.cls.reads_sequences
+
+    @property
     def shares_negatives(self) -> bool:
         """Whether all rows of a step may be compared with the same items."""
         has_own_loss = self.training.loss in losses_of(self.info.cls)

@@ -26,7 +26,7 @@ from gmlfm.training.engines.row_updates import RowUpdates
 from gmlfm.training.objectives import objective_named
 from gmlfm.training.rows import Distinct, RowOptimiser
 from gmlfm.training.sampling.batches import ALL_NEGATIVES
-from gmlfm.training.sampling.history_batches import HistoryBatch, HistoryBatches, training_items
+from gmlfm.training.sampling.history_batches import HistoryBatch, TargetBatches, training_items
 
 Ints = npt.NDArray[np.int32]
 
@@ -41,7 +41,7 @@ class _Step:
 
 
 class HistoryEngine:
-    """Steps of HistoryBatches."""
+    """Steps of TargetBatches."""
 
     takes_device_batches = False
 
@@ -51,7 +51,7 @@ class HistoryEngine:
         rows: RowOptimiser,
         dense: torch.optim.Optimizer,
         loss: str,
-        batches: HistoryBatches,
+        batches: TargetBatches,
         field_of_row: npt.NDArray[np.int16] | None = None,
     ) -> None:
         self.model, self.rows, self.dense, self.loss, self.spec = model, rows, dense, loss, batches.spec
@@ -62,14 +62,13 @@ class HistoryEngine:
         self._distinct_rows, self._distinct_items = Distinct(len(rows.table)), Distinct(len(self._items))
         self._column_of_item = np.full(len(self._items) + 1, -1, np.int32)  # behind the items one that is none
         self._drawn = np.empty(0, np.int32)
+        self._had_of: Ints | None = None
         self._ops = HistoryOps(batches.spec, self.device)
         self._updates = RowUpdates(rows, self._ops.parts)
         n_candidates = len(self._candidates)
         self._takes_all = self._n_negatives == ALL_NEGATIVES or self._n_negatives >= n_candidates
         if self._takes_all:
             self._catalogue = Catalogue(self._items, self._earlier, self._candidates, self._ids, self.spec, len(rows.table))
-            had = batches.histories
-            self._had_items = np.where(had.is_had, had.items, np.int32(len(self._items)))
 
     def run(self, batch: HistoryBatch, groups_per_step: int, loss: str | None = None) -> Iterator[tuple[float, int]]:
         yield self.step(batch), len(batch)
@@ -137,8 +136,15 @@ class HistoryEngine:
         correction = 0.0 if self._takes_all else math.log(len(self._candidates) / len(drawn))
         target = of_item[batch.targets].astype(np.int64)
         if self._takes_all:
-            return Columns(of_item, target, self._had_items, batch.had.start, batch.had.stop, correction)
+            return Columns(of_item, target, self._items_had(batch), batch.had.start, batch.had.stop, correction)
         return Columns(of_item, target, *had_before(batch, of_item), correction)
+
+    def _items_had(self, batch: HistoryBatch) -> Ints:
+        """Of all events behind the batch, which are those of many batches: the item that the user had, or none of them."""
+        had = batch.had
+        if self._had_of is not had.items:
+            self._had_of, self._had_items = had.items, np.where(had.is_had, had.items, np.int32(len(self._items)))
+        return self._had_items
 
     def _grouped(self, batch: HistoryBatch, rng: np.random.Generator) -> _Step:
         """Each target beside negatives of its own, or alone with its label: any loss, any model that reads attributes."""
