@@ -129,12 +129,60 @@ def test_another_split_or_task_is_refused(small_prepared: PreparedData) -> None:
         Recommender("gml-fm", "implicit", **QUICK).fit(small_prepared)
     with pytest.raises(OptionError, match="without the preset 'paper'"):
         Recommender("gml-fm", preset="paper", **QUICK).fit(small_prepared)
-    with pytest.raises(OptionError, match="the model 'sasrec' reads users' events in order, which a prepared folder does not"):
-        Recommender("sasrec", **QUICK).fit(small_prepared)
     with pytest.raises(OptionError, match="the model 'mamo' learns user by user and cannot read a prepared folder"):
         Recommender("mamo", "rating").fit(small_prepared)
     with pytest.raises(DataError, match="has no label, which the task 'rating' predicts"):
         Recommender("gml-fm", "rating", **QUICK).fit(small_prepared)
+
+
+def test_what_histories_ask_is_refused_in_the_words_of_memory(small_prepared: PreparedData, tmp_path: Path) -> None:
+    with pytest.raises(
+        OptionError, match=r"negatives = all .* not everything can be had at the time of every row; give a number"
+    ):
+        Recommender("fm", history="auto", negatives="all", **QUICK).fit(small_prepared)
+    with pytest.raises(OptionError, match="negatives = all is for models that read a history, and here none is read"):
+        Recommender("fm", "rating", history="auto", negatives="all", **QUICK).fit(labelled_folder(tmp_path))
+    untimed = PreparedData(tmp_path / "p")
+    for model, settings in (("fm", {"history": "last"}), ("sasrec", {})):
+        with pytest.raises(OptionError, match="but the data have no times"):
+            Recommender(model, **settings, **QUICK).fit(untimed)
+    automatic = Recommender("fm", history="auto", **QUICK).fit(untimed).fitted
+    assert (automatic.settings.history.history, automatic.model.reads_history) == ("none", False)
+
+
+def labelled_folder(folder: Path) -> PreparedData:
+    """Ratings without times."""
+    rng = np.random.default_rng(0)
+    return prepared_table(
+        folder,
+        {"u": rng.integers(0, 30, 400), "i": rng.integers(0, 40, 400), "stars": rng.integers(1, 6, 400)},
+        'label = "stars"\n',
+    )
+
+
+def test_times_that_are_all_equal_say_nothing_however_many_shards(tmp_path: Path) -> None:
+    """One shard's equal times would not: what can be said is decided over all of them."""
+    rng = np.random.default_rng(0)
+    columns = {"u": rng.integers(0, 90, 900), "i": rng.integers(0, 60, 900)}
+    for name, times, is_ordered in (("same", np.full(900, 7), False), ("one", np.arange(900) // 899, True)):
+        folder = tmp_path / name
+        folder.mkdir()
+        prepared = prepared_table(folder, {**columns, "t": times}, 'time = "t"\n', rows_per_bucket=150)
+        assert (prepared.n_shards > 1, prepared.is_ordered) == (True, is_ordered)
+        file_order = prepared.info.__class__(**{**vars(prepared.info), "ties": "file"})
+        prepared.__dict__.pop("is_ordered")
+        prepared.info = file_order
+        assert prepared.is_ordered
+
+
+def test_a_history_needs_a_folder_that_can_be_written(small_prepared: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("gmlfm.data.refitting.write_header", full)
+    with pytest.raises(DataError, match=r"Read-only file system.*allow writing, or leave the refit out and set history = none"):
+        Recommender("fm", history="last", **QUICK).fit(small_prepared)
+    Recommender("fm", history="none", **QUICK).fit(small_prepared)
 
 
 def test_ratings_are_learned_from_shards(tmp_path: Path) -> None:

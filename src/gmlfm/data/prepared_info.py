@@ -124,10 +124,11 @@ def _check(info: PreparedInfo) -> None:
     _need(_are_counts(info.min_count.values()), "min_count")
     for name in ("users", "items", "interactions", "history"):
         shards: tuple[ShardInfo, ...] = getattr(info, name)
+        owner = "the history's" if name == "history" else f"the {name}'"
         for shard in shards:
             # It becomes part of a path.
-            _need(re.fullmatch(r"[\w-]+", shard.name) is not None, f"the {name}' shard names")
-            _need(_are_counts([shard.rows, shard.train, shard.validation, shard.test]), f"the {name}' shard sizes")
+            _need(re.fullmatch(r"[\w-]+", shard.name) is not None, f"{owner} shard names")
+            _need(_are_counts([shard.rows, shard.train, shard.validation, shard.test]), f"{owner} shard sizes")
         _need(len({shard.name for shard in shards}) == len(shards), f"two shards of {name} have one name")
         if name == "history":
             _need({shard.name for shard in shards} <= {shard.name for shard in info.interactions}, "the history's shard names")
