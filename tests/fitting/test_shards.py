@@ -20,6 +20,7 @@ from gmlfm.errors import DataError, OptionError
 from gmlfm.fitting import Refit, fit
 from gmlfm.fitting.shards import ShardPlan
 from gmlfm.training.settings import Settings
+from tests.fitting.catalogues import write_catalogue
 
 QUICK: dict[str, Any] = {"k": 8, "epochs": 4, "threads": 1, "seed": 1}
 
@@ -194,3 +195,40 @@ def test_ratings_are_learned_from_shards(tmp_path: Path) -> None:
     recommender = Recommender("gml-fm", "rating", k=8, epochs=20, lr=0.02, threads=1).fit(prepared)
     assert recommender.evaluate().metrics["rmse"] < 0.5 * float(np.std(stars))
     assert recommender.fitted.limits == (2.0, 5.0)
+
+
+def test_a_run_from_a_folder_answers_as_one_from_memory(tmp_path: Path) -> None:
+    """With one shard all is the same, once trained: what is recommended and why, what is observed, what is measured."""
+    folder = write_catalogue(tmp_path / "data", "events")
+    prepared = prepare(Schema.from_toml(folder / "dataset.toml"), folder, folder / "p", split="none")
+    settings = {"k": 4, "epochs": 3, "v_scale": 0.3, "threads": 1, "history": "last,recent,past"}
+    shards = Recommender("fm", **settings).fit(prepared, out=tmp_path / "shards")
+    memory = Recommender("fm", **settings).fit(load_dataset(folder), "none", out=tmp_path / "memory")
+    kinds = shards.fitted.data.schema.interactions
+    assert (kinds.targets, kinds.history_events) == (("buy", "gift"), ("buy", "click"))
+    users = [f"u{user:05d}" for user in range(0, 60, 7)]
+
+    def answers(rec: Recommender) -> list[list[dict[str, Any]]]:
+        return [
+            rec.recommend(users, 5, because=True).to_dicts(),
+            rec.recommend_for({"age": 23}, ["i00003", "i00009"], 5).to_dicts(),
+            [vars(term) for term in rec.explain(users[0], "i00011").terms],
+        ]
+
+    before = answers(shards)
+    assert before == answers(memory)
+    observed = {"user": [users[0], users[7]], "item": ["i00004", "i00005"], "time": [50, 60], "event": ["click", "gift"]}
+    for recommender in (shards, memory):
+        recommender.observe(pl.DataFrame(observed))
+    assert before != answers(shards) == answers(memory)
+    assert answers(Recommender.load(tmp_path / "shards")) == answers(memory)
+
+
+def test_what_a_run_from_a_folder_is_evaluated_by_is_that_of_memory(tmp_path: Path) -> None:
+    folder = write_catalogue(tmp_path / "data", "events")
+    prepared = prepare(Schema.from_toml(folder / "dataset.toml"), folder, folder / "p", split="leave-one-out")
+    settings = {"k": 4, "epochs": 1, "v_scale": 0.3, "threads": 1, "history": "last,recent,past"}
+    shards = Recommender("fm", **settings).fit(prepared, refit=True)
+    memory = Recommender("fm", **settings).fit(load_dataset(folder), "leave-one-out", refit=True)
+    left, right = (recommender.evaluate(protocol="full").metrics for recommender in (shards, memory))
+    assert left == right

@@ -249,7 +249,7 @@ register(
     defaults={"transform": "mahalanobis"},
     searched=("k", "v_scale"),
 )(GMLFM)
-register("fm", about="the factorization machine")(FM)
+register("fm", about="the factorization machine", defaults={"history": "auto"})(FM)
 register("nfm", about="neural FM: bi-interaction pooling, then layers")(NFM)
 register("afm", about="attentional FM: a weight for each pair")(AFM)
 register("transfm", about="translation-based FM: distances from translated points")(TransFM)

@@ -115,10 +115,7 @@ class Settings:
             return replace(self, batches=self._softmax_batches(n_candidates, changes_with_time))
         if not _reads_history(self.info):
             return self
-        history = self.history.history
-        if history == AUTO_HISTORY:
-            is_on = self.task == "topn" and is_ordered and self.preset is None
-            history = ",".join(ROLES) if is_on else NO_HISTORY
+        history = self.history_for(is_ordered=is_ordered)
         if history == NO_HISTORY:
             return self.without_history()
         if not is_ordered:
@@ -130,6 +127,14 @@ class Settings:
         batches = settings._softmax_batches(n_candidates, changes_with_time)
         options = replace(settings.history, user_id=bool(settings.history.user_id))
         return replace(settings, batches=batches, history=options)
+
+    def history_for(self, *, is_ordered: bool) -> str:
+        """The roles that `history` stands for, or none; auto is all of them for top-n where it is known what came before a
+        row, but under a preset."""
+        if self.history.history != AUTO_HISTORY:
+            return self.history.history
+        is_on = self.task == "topn" and is_ordered and self.preset is None
+        return ",".join(ROLES) if is_on else NO_HISTORY
 
     def _softmax_batches(self, n_candidates: int, changes_with_time: bool) -> BatchOptions:
         """With as many negatives as a softmax wants, unless they are given."""
@@ -149,7 +154,11 @@ class Settings:
     @property
     def may_read_history(self) -> bool:
         """Whether the model can, so that it matters what the data say of what came before what."""
-        return self.info.cls.reads_sequences or _reads_history(self.info)
+        return self.info.cls.reads_sequences or self.has_history_settings
+
+    @property
+    def has_history_settings(self) -> bool:
+        return _reads_history(self.info)
 
     @property
     def has_user_ids(self) -> bool:
@@ -224,8 +233,9 @@ def _reads_history(info: ModelInfo) -> bool:
     return bool(getattr(info.cls, "takes_history", False))
 
 
-def search_space(info: ModelInfo, task: str) -> dict[str, Space]:
-    """What tuning may choose from: what training and batches offer, then the model's own."""
+def search_space(info: ModelInfo, task: str, *, with_history: bool = False) -> dict[str, Space]:
+    """What tuning may choose from: what training and batches offer, then the model's own. with_history: of a model that reads
+    one, whose loss and negatives are settled, while there is the history to search."""
     readers = applicable(info)
     space: dict[str, Space] = {}
     for name in ("lr", "weight_decay", "cold_start_rate", "batch_size", "loss", "n_negatives"):
@@ -240,7 +250,10 @@ def search_space(info: ModelInfo, task: str) -> dict[str, Space]:
     own_losses = tuple(name for name in losses_of(info.cls) if task == "topn" or name not in grouped_losses(info))
     if "loss" in space and isinstance(space["loss"], Choice):
         space["loss"] = Choice((*space["loss"].values, *own_losses))
-    for name in info.fixed:
+    if with_history:
+        searched = {name: declared.setting.search for name, declared in readers["history"].items()}
+        space |= {name: choices for name, choices in searched.items() if choices is not None}
+    for name in (*info.fixed, *(("loss", "n_negatives") if with_history else ())):
         space.pop(name, None)
     return {**space, **info.space}
 
@@ -260,6 +273,9 @@ def settings_table(model: str | type[Model] | Model | None = None, task: str = "
     common = {"training": _TRAINING, "batches": _BATCHES, "history": _HISTORY}
     readers = common if info is None else {"model": info.declared, **applicable(info)}
     space = {} if info is None else search_space(info, task)
+    if info is not None and _reads_history(info) and task == "topn":
+        space |= search_space(info, task, with_history=True)
+    with_history = _with_history(info, task)
     rows: dict[str, dict[str, Any]] = {}
     for part, reader in readers.items():
         for name, declared in reader.items():
@@ -269,12 +285,27 @@ def settings_table(model: str | type[Model] | Model | None = None, task: str = "
                 "kind": declared.kind.__name__,
                 "default": "auto" if default is None else default,
                 "range": _range(declared, info, task),
-                "meaning": declared.setting.meaning,
+                "meaning": declared.setting.meaning + _otherwise(with_history, name, default),
                 "searched": (name in space) if info else declared.setting.search is not None,
                 "of": part,
             }
             rows.setdefault(name, row)
     return list(rows.values())
+
+
+def _with_history(info: ModelInfo | None, task: str) -> dict[str, Any]:
+    """The defaults of a model that can read a history, or of any, where it does."""
+    if info is None:
+        return _WITH_HISTORY
+    if not _reads_history(info):
+        return {}
+    return dict(Settings.make(info, task, {"history": ",".join(ROLES)}).to_dict()["settings"])
+
+
+def _otherwise(with_history: Mapping[str, Any], name: str, default: Any) -> str:
+    """What is said of a default that is another one where a history is read."""
+    is_same = name == "history" or with_history.get(name, default) == default
+    return "" if is_same else f"; with a history {with_history[name]}"
 
 
 def _range(declared: Declared, info: ModelInfo | None, task: str) -> str:

@@ -44,7 +44,7 @@ def fixed_settings(
 
 def _names(info: ModelInfo) -> set[str]:
     readers = applicable(info)
-    return {*info.declared, *readers["training"], *readers["batches"]}
+    return {*info.declared, *readers["training"], *readers["batches"], *readers["history"]}
 
 
 def _converted(model: str, values: Mapping[str, Any], task: str, preset: str | None) -> dict[str, Any]:

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from gmlfm.data.dataset import Dataset
+from gmlfm.data.histories import is_ordered
 from gmlfm.data.splits import AUTO, check_split, default_split, make_split
 from gmlfm.evaluation.metrics import default_metric
 from gmlfm.fitting.plan import chosen_device
 from gmlfm.models.settings import Space
 from gmlfm.recommender import Recommender
+from gmlfm.training.history_options import NO_HISTORY
 from gmlfm.training.settings import Settings
 from gmlfm.tuning.fixed import fixed_settings
-from gmlfm.tuning.spaces import search_space, space_as_json
+from gmlfm.tuning.spaces import defaults, search_space, space_as_json
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,21 @@ class Search:
         return fixed_settings(self.settings, (self.model,), self.task, self.preset)[self.model]
 
     @cached_property
+    def reads_history(self) -> bool:
+        """Whether trials read what users did before, so that other settings are worth a try."""
+        settings = Settings.make(self.model, self.task, self.fixed, self.preset)
+        return settings.has_history_settings and settings.history_for(is_ordered=is_ordered(self.data)) != NO_HISTORY
+
+    @cached_property
     def space(self) -> dict[str, Space]:
         """What is tried: the model's search space without what is fixed."""
-        space = search_space(self.model, self.task, self.preset)
+        space = search_space(self.model, self.task, self.preset, with_history=self.reads_history)
         return {name: choices for name, choices in space.items() if name not in self.fixed}
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The first trial."""
+        return defaults(self.model, self.task, self.space, with_history=self.reads_history)
 
     @property
     def stamp(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gmlfm.data.attributes import ROLES
 from gmlfm.models.registry import ModelInfo, model_info
 from gmlfm.models.settings import Choice, Space
 from gmlfm.training.settings import Settings
@@ -24,20 +25,23 @@ _MOST_LISTED = 10_000  # a larger space hardly proposes a point twice
 Point = tuple[tuple[str, Any], ...]
 
 
-def search_space(model: str | ModelInfo, task: str, preset: str | None = None) -> dict[str, Space]:
+def search_space(
+    model: str | ModelInfo, task: str, preset: str | None = None, *, with_history: bool = False
+) -> dict[str, Space]:
     """preset 'paper': the grid that the paper names, for the settings that the model has. A model that is not trained in
     epochs is none of the paper's and keeps its own space."""
     info = model if isinstance(model, ModelInfo) else model_info(model)
     if preset == "paper" and info.cls.learns_in_epochs:
         return {name: space for name, space in _PAPER.items() if name == "lr" or name in info.declared}
-    return declared_space(info, task)
+    return declared_space(info, task, with_history=with_history)
 
 
-def defaults(model: str | ModelInfo, task: str, space: dict[str, Space]) -> dict[str, Any]:
+def defaults(model: str | ModelInfo, task: str, space: dict[str, Space], *, with_history: bool = False) -> dict[str, Any]:
     """The model's own defaults, as far as the space has them: the first trial, so that tuning never loses to them."""
     info = model if isinstance(model, ModelInfo) else model_info(model)
+    history = {"history": ",".join(ROLES)} if with_history else {}
     declared = {name: setting.default for name, setting in info.declared.items() if setting.has_default}
-    values = {**declared, **Settings.make(info, task, {}).to_dict()["settings"]}
+    values = {**declared, **Settings.make(info, task, history).to_dict()["settings"]}
     chosen = {name: "auto" if values[name] is None else values[name] for name in space if name in values}
     return {name: value for name, value in chosen.items() if space[name].contains(value)}
 
