@@ -78,7 +78,7 @@ def test_with_a_history_it_is_searched_instead_of_the_loss_and_the_negatives() -
     assert set(search.space) - set(plain.space) == {"half_life", "history_dropout"}
     assert search.defaults.keys() == search.space.keys()
     assert (search.defaults["lr"], search.defaults["v_scale"]) == (0.005, 0.05)
-    assert plain.defaults["lr"] == 0.001
+    assert plain.defaults["lr"] == 0.003
     assert set(plain.space) == set(Search(untimed, "fm", Path("f")).space)
     assert not Search(timed, "fm", Path("f"), preset="paper").reads_history
     assert not Search(timed, "gml-fm", Path("f")).reads_history

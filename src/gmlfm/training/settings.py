@@ -238,6 +238,7 @@ def search_space(info: ModelInfo, task: str, *, with_history: bool = False) -> d
     one, whose loss and negatives are settled, while there is the history to search."""
     readers = applicable(info)
     space: dict[str, Space] = {}
+    usual: dict[str, Space] = {}  # with what a history has by default among the choices
     for name in ("lr", "weight_decay", "cold_start_rate", "batch_size", "loss", "n_negatives"):
         declared = readers["training"].get(name) or readers["batches"].get(name)
         if declared is not None and declared.setting.search is not None:
@@ -253,9 +254,11 @@ def search_space(info: ModelInfo, task: str, *, with_history: bool = False) -> d
     if with_history:
         searched = {name: declared.setting.search for name, declared in readers["history"].items()}
         space |= {name: choices for name, choices in searched.items() if choices is not None}
+        own = {name: choices for name, choices in info.space.items() if isinstance(choices, Choice) and name in _WITH_HISTORY}
+        usual = {name: Choice(tuple(sorted({*choices.values, _WITH_HISTORY[name]}))) for name, choices in own.items()}
     for name in (*info.fixed, *(("loss", "n_negatives") if with_history else ())):
         space.pop(name, None)
-    return {**space, **info.space}
+    return {**space, **info.space, **usual}
 
 
 def grouped_losses(info: ModelInfo) -> set[str]:
