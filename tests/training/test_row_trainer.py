@@ -260,7 +260,7 @@ def test_an_added_loss_trains_by_the_default_engine_setting(
     with pytest.raises(
         OptionError, match=f"engine is 'compiled', but the loss '{loss}'{owner} has no kernel; use auto or eager"
     ):
-        Recommender(model, loss=loss, engine="compiled", **options).fit(data)
+        Recommender(model, loss=loss, engine="compiled", history="none", **options).fit(data)
 
 
 @pytest.mark.usefixtures("loss_registry")
