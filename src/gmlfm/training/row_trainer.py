@@ -28,6 +28,8 @@ from gmlfm.training.sampling.groups import Batch
 from gmlfm.training.sampling.history_batches import HistoryBatches, TargetBatches
 from gmlfm.training.trainer import DivergedError, Observer, Trainer, under_prefix
 
+_READ_BY_ENGINE = (SequenceEngine, HistoryEngine)  # whose batches no Probe can score
+
 
 class RowTrainer(Trainer):
     """Holds a model, its table and their optimisers."""
@@ -123,7 +125,7 @@ class RowTrainer(Trainer):
             cold_start = ColdStartTrainer(self.model, self.table, engine, size, sampler, self._field_of_row, self.options.loss)
         for batch in batches.epoch(self.epoch):
             self._set_lr(n_done)
-            if self._probe is None and (isinstance(batch, Batch | DeviceBatch) or isinstance(engine, SequenceEngine)):
+            if self._probe is None and (isinstance(batch, Batch | DeviceBatch) or isinstance(engine, _READ_BY_ENGINE)):
                 self._begin_probe(batch if self.epoch == 0 else next(iter(batches.epoch(0))))
             for loss, n_instances in engine.run(batch, size):
                 self._check((loss,))
@@ -152,7 +154,7 @@ class RowTrainer(Trainer):
 
     def _begin_probe(self, batch: Any) -> None:
         """batch: the first one of epoch 0, in a resumed training too."""
-        if isinstance(self.engine, SequenceEngine):
+        if isinstance(self.engine, _READ_BY_ENGINE):
             self._probe, has_start = partial(self.engine.reading, batch), True
         else:
             probe = Probe(batch, self.device, self._field_of_row, self.options.loss)

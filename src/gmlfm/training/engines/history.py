@@ -24,6 +24,7 @@ from gmlfm.training.engines.history_items import EarlierItems, earlier_items, ha
 from gmlfm.training.engines.history_ops import Columns, HistoryOps, Windows
 from gmlfm.training.engines.row_updates import RowUpdates
 from gmlfm.training.objectives import objective_named
+from gmlfm.training.probe import Reading
 from gmlfm.training.rows import Distinct, RowOptimiser
 from gmlfm.training.sampling.batches import ALL_NEGATIVES
 from gmlfm.training.sampling.history_batches import HistoryBatch, TargetBatches, training_items
@@ -74,6 +75,17 @@ class HistoryEngine:
         yield self.step(batch), len(batch)
         if _shares(batch) and is_due(batch.seed[-1], self._hidden_rate):
             self.step(batch, hides=True)
+
+    @torch.no_grad()
+    def reading(self, batch: HistoryBatch, model: GradientModel, table: Tensor) -> Reading:
+        """What the engine's model and table give on a batch, without dropout of the model's. Leaves it in evaluation mode.
+        Whether all items score the same is not looked at."""
+        assert model is self.model
+        assert table is self.rows.table
+        model.eval()
+        rng = np.random.default_rng((*batch.seed, 0))
+        step = self._shared(batch, rng) if _shares(batch) else self._grouped(batch, rng)
+        return Reading(float(step.loss), is_constant=False)
 
     def step(self, batch: HistoryBatch, *, hides: bool = False) -> float:
         """hides: by softmax with the ids of all items hidden, so that attributes learn what ids would keep to themselves."""
