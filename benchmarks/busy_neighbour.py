@@ -22,7 +22,8 @@ QUOTA = Path("/sys/fs/cgroup/cpu/gmlfm-benchmark")
 EVALUATE = """
 import json, sys, time
 from gmlfm import Recommender, load_dataset
-rec = Recommender("fm", k=32, epochs=1, seed=0).fit(load_dataset(sys.argv[1], data_root=sys.argv[2] if sys.argv[2:] else None))
+rec = Recommender("fm", history="none", k=32, epochs=1, seed=0)
+rec.fit(load_dataset(sys.argv[1], data_root=sys.argv[2] if sys.argv[2:] else None))
 rates = {}
 for protocol in ("sampled", "full"):
     rec.evaluate(protocol=protocol)

@@ -64,7 +64,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     data = made_up(options.users, options.items)
-    recommender = Recommender("fm", k=options.k, epochs=0, v_scale=0.3, threads=options.threads).fit(data, "leave-one-out")
+    recommender = Recommender("fm", history="none", k=options.k, epochs=0, v_scale=0.3, threads=options.threads).fit(
+        data, "leave-one-out"
+    )
     torch.set_num_threads(options.threads)
     n_tested = len(recommender.fitted.split.test)
     product = sgemm(n_tested, len(data.seen_items), options.k)

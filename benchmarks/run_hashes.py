@@ -28,7 +28,7 @@ from gmlfm.data.prepared import PreparedData
 RUNS: dict[str, dict[str, Any]] = {
     "gml-fm": {"k": 16, "epochs": 4},
     "gml-fm-md": {"k": 16, "epochs": 4},
-    "fm": {"k": 16, "epochs": 4},
+    "fm": {"history": "none", "k": 16, "epochs": 4},
     "nfm": {"k": 16, "epochs": 3},
     "ngcf": {"k": 16, "epochs": 3, "batch_size": 1024},
     "ease": {},

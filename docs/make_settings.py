@@ -20,7 +20,7 @@ COLUMNS = ("name", "kind", "default", "range", "meaning", "tuned")
 def page() -> str:
     parts = [HEAD]
     of_all = settings_table()
-    for part, title in (("training", "Training"), ("batches", "Batches")):
+    for part, title in (("training", "Training"), ("batches", "Batches"), ("history", "What users did before")):
         parts += [f"## {title}", "", _table([row for row in of_all if row["of"] == part]), ""]
     parts += ["## Models", ""]
     for name, info in MODELS.items():

@@ -224,6 +224,7 @@ def test_where_nothing_was_learned_it_fails_and_leaves_no_model(
     market: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["train", market, "--out", str(tmp_path / "r"), "--model", "fm", *QUICK, "--set", "lr=1000"]
+    arguments += ["--set", "history=none"]  # with one the first step overflows
     assert main(arguments) == 1
     shown = capsys.readouterr()
     assert shown.err.startswith("gmlfm: nothing was learned: the loss after epoch 1 is above the ")
@@ -259,3 +260,31 @@ def test_a_good_epoch_before_an_overflow_is_saved_and_the_overflow_told(
     capsys.readouterr()
     assert main([*arguments, "--force", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["diverged"] == sentence
+
+
+@pytest.mark.parametrize(
+    ("more", "timed", "line"),
+    [
+        ([], True, "history is auto: on (last,recent,past), as for top-n where times differ; none trains without."),
+        ([], False, "history is auto: none, as the data do not say what came before what."),
+        (["--task", "implicit"], True, "history is auto: none, as the task is implicit."),
+        (["--preset", "paper"], True, "history is auto: none, as the preset 'paper' has none."),
+        (["--set", "history=none"], True, None),
+        (["--set", "history=last"], True, None),
+        (["--model", "gml-fm"], True, None),
+    ],
+)
+def test_what_auto_came_to_is_said_in_one_line(
+    more: list[str], timed: bool, line: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [(f"u{user}", f"i{(4 * user + step) % 120}", step) for user in range(30) for step in range(5)]
+    table = pl.DataFrame(rows, schema=["user", "item", "time"], orient="row")
+    table.write_csv(tmp_path / "rows.csv")
+    text = '[interactions]\npath = "rows.csv"\nuser = "user"\nitem = "item"\n' + ('time = "time"\n' if timed else "")
+    (tmp_path / "dataset.toml").write_text(text)
+    model = [] if "--model" in more else ["--model", "fm"]
+    options = ["--out", str(tmp_path / "run"), *model, "--set", "k=2", "--set", "epochs=1", "--threads", "1"]
+    assert main(["train", str(tmp_path), *options, *more]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("history is auto") == (line is not None)
+    assert line is None or line in shown

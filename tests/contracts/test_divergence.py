@@ -60,4 +60,4 @@ def test_a_trial_that_learned_nothing_is_no_result(data: Dataset, tmp_path: Path
         "gmlfm.training.row_trainer.row_optimiser", lambda name, table, lr, decay: row_optimiser(name, table, 1000.0, decay)
     )
     with pytest.raises(DataError, match=r"no trial of 'fm' came to an end: nothing was learned: .*; lower lr \(now "):
-        tune(Search(data, "fm", tmp_path, threads=1), Budget(trials=2))
+        tune(Search(data, "fm", tmp_path, threads=1, settings={"history": "none"}), Budget(trials=2))

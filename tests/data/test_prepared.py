@@ -136,8 +136,8 @@ def test_a_damaged_folder_is_refused(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="missing or damaged"):
         prepared.shard(0)
     path = copy / "prepared.json"
-    path.write_text(path.read_text().replace('"format": 3', '"format": 9'))
-    with pytest.raises(DataError, match="format 9, this version reads 3"):
+    path.write_text(path.read_text().replace('"format": 4', '"format": 9'))
+    with pytest.raises(DataError, match="format 9, this version reads 4"):
         PreparedData(copy)
     path.write_text("{")
     with pytest.raises(DataError, match="cannot be understood"):

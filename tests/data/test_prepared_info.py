@@ -81,7 +81,12 @@ def test_a_changed_number_is_seen(folder: Path) -> None:
         (lambda content: content.update(checksums={"values.parquet": 3}), "checksums"),
         (lambda content: content.update(surprise=1), "has 'surprise', which means nothing"),
         (lambda content: content.pop("fields"), "'fields'"),
-        (lambda content: content.update(format=9), "was prepared in format 9, this version reads 3"),
+        (lambda content: content.update(format=9), "was prepared in format 9, this version reads 4"),
+        (lambda content: content.update(format=3), "was prepared in format 3, this version reads 4; prepare it again"),
+        (lambda content: content.update(history=[{"name": "x", "rows": 1}]), "the history's shard names"),
+        (lambda content: content.update(history=2 * [{"name": "00000", "rows": 1}]), "two shards of history have one name"),
+        (lambda content: content.update(history=[{"name": "00000", "rows": -1}]), "the history's shard sizes"),
+        (lambda content: content.update(targets="buy"), "targets is 'buy'"),
     ],
 )
 def test_what_contradicts_itself_is_refused(folder: Path, change: Callable[[dict[str, Any]], object], message: str) -> None:

@@ -23,6 +23,7 @@ SHAPES = (
     "context",
     "rated",
     "no-time",
+    "events",
 )
 
 TOML = """name = "{name}"
@@ -74,6 +75,10 @@ def write_catalogue(folder: Path, shape: str, n_users: int = 60, rows_per_user: 
         of_items.append('listed = "from"')
     if shape == "repeats":
         declared.append('repeats = "keep"')
+    if shape == "events":  # of the kinds that are history alone, of one that is a target alone; in times that tie
+        columns["t"] = times // 25
+        columns["kind"] = rng.choice(["buy", "gift", "click"], n, p=[0.6, 0.1, 0.3])
+        declared += ['event = "kind"', 'targets = ["buy", "gift"]', 'history_events = ["buy", "click"]', 'ties = "shuffle"']
     if shape == "context":
         columns["season"] = [["spring", "autumn", "winter", ""][taste % 4] for taste in tastes]
         columns["hour"] = rng.integers(0, 24, n)

@@ -88,7 +88,7 @@ def test_values_of_a_forgotten_user_count_as_unknown(data: Dataset) -> None:
 
 
 def test_their_rows_of_the_table_are_the_unknown_ones(data: Dataset) -> None:
-    run = Recommender("fm", k=4, epochs=2, threads=1).fit(data).fitted
+    run = Recommender("fm", history="none", k=4, epochs=2, threads=1).fit(data).fitted
     table = run.model.state_dict()["table"].clone()
     after = without_user(run, "u-secret-7f3a")
     changed = (after.model.state_dict()["table"] != table).any(1).nonzero()[:, 0].tolist()

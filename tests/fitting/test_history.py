@@ -248,10 +248,3 @@ def test_kept_repeats_can_be_recommended_to_those_who_had_them() -> None:
     recommender = Recommender("fm", **FM).fit(data)
     assert not recommender.fitted.histories.is_had.any()
     assert recommender.recommend(["u02"], n=N_ITEMS, seen=True).height == N_ITEMS
-
-
-def test_a_prepared_folder_refuses_a_history(small_prepared: Any) -> None:
-    with pytest.raises(OptionError, match=r"history is 'last'.*prepared folder"):
-        Recommender("fm", k=4, history="last").fit(small_prepared)
-    with pytest.raises(OptionError, match="negatives = all"):
-        Recommender("fm", k=4, history="auto", negatives="all").fit(small_prepared)

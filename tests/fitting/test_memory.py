@@ -20,7 +20,7 @@ from gmlfm.training.sampling.batches import RankingBatches
 from gmlfm.training.settings import Settings
 from tests.contracts.checkerboard import checkerboard
 
-QUICK = {"k": 4, "threads": 1, "epochs": 1, "batch_size": 200}
+QUICK = {"history": "none", "k": 4, "threads": 1, "epochs": 1, "batch_size": 200}
 
 
 @pytest.fixture(scope="module")

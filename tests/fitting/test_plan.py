@@ -29,6 +29,7 @@ from gmlfm.training.trainer import EpochReport, NullObserver, Resumable
 from tests.contracts.checkerboard import checkerboard
 
 QUICK = {"k": 4, "threads": 1, "epochs": 4, "patience": 9}
+PLAIN = {**QUICK, "history": "none"}
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ def test_a_fit_from_shards_is_resumed_alike(small_prepared: PreparedData, tmp_pa
 
 def test_a_curve_that_is_ahead_of_its_checkpoint_is_cut(data: Dataset, tmp_path: Path) -> None:
     """The last checkpoint is damaged: the epoch before it is where training goes on."""
-    settings = Settings.make("fm", "topn", QUICK)
+    settings = Settings.make("fm", "topn", PLAIN)
     expected = fit(data, settings, folder=tmp_path / "uninterrupted")
     assert fit(data, settings, folder=tmp_path / "stopped", observer=Stops(3)).report.interrupted
     (tmp_path / "stopped" / CHECKPOINTS / "epoch-00003.safetensors").write_bytes(b"cut")
@@ -111,7 +112,7 @@ def test_a_finished_fit_that_is_resumed_trains_nothing_more(data: Dataset, tmp_p
 
 
 def test_a_folder_is_resumed_only_by_the_same_fit(data: Dataset, tmp_path: Path) -> None:
-    settings = Settings.make("fm", "topn", {**QUICK, "epochs": 1})
+    settings = Settings.make("fm", "topn", {**PLAIN, "epochs": 1})
     fit(data, settings, folder=tmp_path)
     stamp = json.loads((tmp_path / STAMP).read_text())
     assert (stamp["refit"], stamp["data"], stamp["model"]) == ("none", data.content_hash, "fm")
@@ -123,7 +124,7 @@ def test_a_folder_is_resumed_only_by_the_same_fit(data: Dataset, tmp_path: Path)
     with pytest.raises(
         OptionError, match=r"resumed: k was 4 and is 5; lr was 0\.003 and is 0\.5\. Give what it was begun with"
     ):
-        fit(data, Settings.make("fm", "topn", {**QUICK, "k": 5, "lr": 0.5}), folder=tmp_path, resume=True)
+        fit(data, Settings.make("fm", "topn", {**PLAIN, "k": 5, "lr": 0.5}), folder=tmp_path, resume=True)
     fit(data, settings, folder=tmp_path, resume=True)
     (tmp_path / STAMP).write_text('{"settings": 5')
     with pytest.raises(DataError, match=r"fit\.json is damaged .*; begin anew with --force"):
@@ -139,8 +140,8 @@ def test_how_long_and_on_what_it_is_trained_may_change_on_the_way(
     data: Dataset, changed: dict[str, int], tmp_path: Path
 ) -> None:
     """Resumed with more epochs, it ends where a training of so many epochs from the start does."""
-    fit(data, Settings.make("fm", "topn", {**QUICK, "epochs": 2}), folder=tmp_path / "resumed")
-    longer = Settings.make("fm", "topn", {**QUICK, **changed})
+    fit(data, Settings.make("fm", "topn", {**PLAIN, "epochs": 2}), folder=tmp_path / "resumed")
+    longer = Settings.make("fm", "topn", {**PLAIN, **changed})
     resumed = fit(data, longer, folder=tmp_path / "resumed", resume=True)
     whole = fit(data, longer, folder=tmp_path / "whole")
     assert len(resumed.curve) == changed["epochs"]
@@ -152,9 +153,9 @@ def test_how_long_and_on_what_it_is_trained_may_change_on_the_way(
 
 @pytest.mark.parametrize("after", [2, 5], ids=["in the selection", "in the refit"])
 def test_interrupted_the_best_epoch_so_far_is_what_remains(data: Dataset, after: int) -> None:
-    settings = Settings.make("fm", "topn", QUICK)
+    settings = Settings.make("fm", "topn", PLAIN)
     stopped = fit(data, settings, refit=True, observer=Stops(after))
-    selected = fit(data, Settings.make("fm", "topn", {**QUICK, "epochs": min(after, 4)}))
+    selected = fit(data, Settings.make("fm", "topn", {**PLAIN, "epochs": min(after, 4)}))
     assert stopped.best_epoch == selected.best_epoch
     state = stopped.model.state_dict()
     assert all(torch.equal(state[name], tensor) for name, tensor in selected.model.state_dict().items())
@@ -166,14 +167,14 @@ def test_interrupted_before_the_first_epoch_nothing_remains(data: Dataset) -> No
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit(data, Settings.make("fm", "topn", QUICK), observer=AtOnce())
+        fit(data, Settings.make("fm", "topn", PLAIN), observer=AtOnce())
 
 
 def test_begun_anew_the_checkpoints_of_before_are_gone(data: Dataset, tmp_path: Path) -> None:
-    run = fit(data, Settings.make("fm", "topn", {**QUICK, "epochs": 3}), folder=tmp_path, refit=True)
+    run = fit(data, Settings.make("fm", "topn", {**PLAIN, "epochs": 3}), folder=tmp_path, refit=True)
     assert list((tmp_path / CHECKPOINTS_OF_REFIT).iterdir())
     assert len(read_curve(tmp_path / CURVE)) == len(run.curve) == 3
-    fit(data, Settings.make("fm", "topn", {**QUICK, "epochs": 1}), folder=tmp_path)
+    fit(data, Settings.make("fm", "topn", {**PLAIN, "epochs": 1}), folder=tmp_path)
     assert sorted(path.name for path in (tmp_path / CHECKPOINTS).iterdir()) == ["epoch-00001.json", "epoch-00001.safetensors"]
     assert not (tmp_path / CHECKPOINTS_OF_REFIT).exists()
     assert len(read_curve(tmp_path / CURVE)) == 1
@@ -186,7 +187,7 @@ def test_the_curve_is_that_of_the_selection_alone(data: Dataset, tmp_path: Path)
         def on_epoch(self, report: EpochReport, trainer: Resumable) -> None:
             epochs.append(report.epoch)
 
-    run: FittedRun = fit(data, Settings.make("fm", "topn", QUICK), folder=tmp_path, refit=True, observer=Watch())
+    run: FittedRun = fit(data, Settings.make("fm", "topn", PLAIN), folder=tmp_path, refit=True, observer=Watch())
     assert [entry["epoch"] for entry in run.curve] == [1, 2, 3, 4]
     assert epochs == [1, 2, 3, 4, *range(1, run.best_epoch + 1)]
     assert read_curve(tmp_path / CURVE) == run.curve
@@ -209,7 +210,7 @@ def test_a_table_larger_than_the_memory_is_refused(data: Dataset, monkeypatch: p
         refuse_too_large(1001, 65)
     monkeypatch.setattr("gmlfm.fitting.plan.free_memory", lambda: 100)
     with pytest.raises(OptionError, match="lower k, or raise min_count"):
-        fit(data, Settings.make("fm", "topn", QUICK))
+        fit(data, Settings.make("fm", "topn", PLAIN))
 
 
 def test_a_full_gpu_says_what_to_lower(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +221,7 @@ def test_a_full_gpu_says_what_to_lower(data: Dataset, monkeypatch: pytest.Monkey
     with pytest.raises(
         OptionError, match=r"the GPU's memory is full \(.* rows of 5 numbers, batch_size auto\); lower k or batch_size"
     ):
-        fit(data, Settings.make("fm", "topn", QUICK))
+        fit(data, Settings.make("fm", "topn", PLAIN))
 
 
 def test_devices_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:

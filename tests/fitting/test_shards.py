@@ -20,6 +20,7 @@ from gmlfm.errors import DataError, OptionError
 from gmlfm.fitting import Refit, fit
 from gmlfm.fitting.shards import ShardPlan
 from gmlfm.training.settings import Settings
+from tests.fitting.catalogues import write_catalogue
 
 QUICK: dict[str, Any] = {"k": 8, "epochs": 4, "threads": 1, "seed": 1}
 
@@ -132,12 +133,60 @@ def test_another_split_or_task_is_refused(small_prepared: PreparedData) -> None:
         Recommender("gml-fm", "implicit", **QUICK).fit(small_prepared)
     with pytest.raises(OptionError, match="without the preset 'paper'"):
         Recommender("gml-fm", preset="paper", **QUICK).fit(small_prepared)
-    with pytest.raises(OptionError, match="the model 'sasrec' reads users' events in order, which a prepared folder does not"):
-        Recommender("sasrec", **QUICK).fit(small_prepared)
     with pytest.raises(OptionError, match="the model 'mamo' learns user by user and cannot read a prepared folder"):
         Recommender("mamo", "rating").fit(small_prepared)
     with pytest.raises(DataError, match="has no label, which the task 'rating' predicts"):
         Recommender("gml-fm", "rating", **QUICK).fit(small_prepared)
+
+
+def test_what_histories_ask_is_refused_in_the_words_of_memory(small_prepared: PreparedData, tmp_path: Path) -> None:
+    with pytest.raises(
+        OptionError, match=r"negatives = all .* not everything can be had at the time of every row; give a number"
+    ):
+        Recommender("fm", history="auto", negatives="all", **QUICK).fit(small_prepared)
+    with pytest.raises(OptionError, match="negatives = all is for models that read a history, and here none is read"):
+        Recommender("fm", "rating", history="auto", negatives="all", **QUICK).fit(labelled_folder(tmp_path))
+    untimed = PreparedData(tmp_path / "p")
+    for model, settings in (("fm", {"history": "last"}), ("sasrec", {})):
+        with pytest.raises(OptionError, match="but the data have no times"):
+            Recommender(model, **settings, **QUICK).fit(untimed)
+    automatic = Recommender("fm", history="auto", **QUICK).fit(untimed).fitted
+    assert (automatic.settings.history.history, automatic.model.reads_history) == ("none", False)
+
+
+def labelled_folder(folder: Path) -> PreparedData:
+    """Ratings without times."""
+    rng = np.random.default_rng(0)
+    return prepared_table(
+        folder,
+        {"u": rng.integers(0, 30, 400), "i": rng.integers(0, 40, 400), "stars": rng.integers(1, 6, 400)},
+        'label = "stars"\n',
+    )
+
+
+def test_times_that_are_all_equal_say_nothing_however_many_shards(tmp_path: Path) -> None:
+    """One shard's equal times would not: what can be said is decided over all of them."""
+    rng = np.random.default_rng(0)
+    columns = {"u": rng.integers(0, 90, 900), "i": rng.integers(0, 60, 900)}
+    for name, times, is_ordered in (("same", np.full(900, 7), False), ("one", np.arange(900) // 899, True)):
+        folder = tmp_path / name
+        folder.mkdir()
+        prepared = prepared_table(folder, {**columns, "t": times}, 'time = "t"\n', rows_per_bucket=150)
+        assert (prepared.n_shards > 1, prepared.is_ordered) == (True, is_ordered)
+        file_order = prepared.info.__class__(**{**vars(prepared.info), "ties": "file"})
+        prepared.__dict__.pop("is_ordered")
+        prepared.info = file_order
+        assert prepared.is_ordered
+
+
+def test_a_history_needs_a_folder_that_can_be_written(small_prepared: PreparedData, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("gmlfm.data.refitting.write_header", full)
+    with pytest.raises(DataError, match=r"Read-only file system.*allow writing, or leave the refit out and set history = none"):
+        Recommender("fm", history="last", **QUICK).fit(small_prepared)
+    Recommender("fm", history="none", **QUICK).fit(small_prepared)
 
 
 def test_ratings_are_learned_from_shards(tmp_path: Path) -> None:
@@ -149,3 +198,40 @@ def test_ratings_are_learned_from_shards(tmp_path: Path) -> None:
     recommender = Recommender("gml-fm", "rating", k=8, epochs=20, lr=0.02, threads=1).fit(prepared)
     assert recommender.evaluate().metrics["rmse"] < 0.5 * float(np.std(stars))
     assert recommender.fitted.limits == (2.0, 5.0)
+
+
+def test_a_run_from_a_folder_answers_as_one_from_memory(tmp_path: Path) -> None:
+    """With one shard all is the same, once trained: what is recommended and why, what is observed, what is measured."""
+    folder = write_catalogue(tmp_path / "data", "events")
+    prepared = prepare(Schema.from_toml(folder / "dataset.toml"), folder, folder / "p", split="none")
+    settings = {"k": 4, "epochs": 3, "v_scale": 0.3, "threads": 1, "history": "last,recent,past"}
+    shards = Recommender("fm", **settings).fit(prepared, out=tmp_path / "shards")
+    memory = Recommender("fm", **settings).fit(load_dataset(folder), "none", out=tmp_path / "memory")
+    kinds = shards.fitted.data.schema.interactions
+    assert (kinds.targets, kinds.history_events) == (("buy", "gift"), ("buy", "click"))
+    users = [f"u{user:05d}" for user in range(0, 60, 7)]
+
+    def answers(rec: Recommender) -> list[list[dict[str, Any]]]:
+        return [
+            rec.recommend(users, 5, because=True).to_dicts(),
+            rec.recommend_for({"age": 23}, ["i00003", "i00009"], 5).to_dicts(),
+            [vars(term) for term in rec.explain(users[0], "i00011").terms],
+        ]
+
+    before = answers(shards)
+    assert before == answers(memory)
+    observed = {"user": [users[0], users[7]], "item": ["i00004", "i00005"], "time": [50, 60], "event": ["click", "gift"]}
+    for recommender in (shards, memory):
+        recommender.observe(pl.DataFrame(observed))
+    assert before != answers(shards) == answers(memory)
+    assert answers(Recommender.load(tmp_path / "shards")) == answers(memory)
+
+
+def test_what_a_run_from_a_folder_is_evaluated_by_is_that_of_memory(tmp_path: Path) -> None:
+    folder = write_catalogue(tmp_path / "data", "events")
+    prepared = prepare(Schema.from_toml(folder / "dataset.toml"), folder, folder / "p", split="leave-one-out")
+    settings = {"k": 4, "epochs": 1, "v_scale": 0.3, "threads": 1, "history": "last,recent,past"}
+    shards = Recommender("fm", **settings).fit(prepared, refit=True)
+    memory = Recommender("fm", **settings).fit(load_dataset(folder), "leave-one-out", refit=True)
+    left, right = (recommender.evaluate(protocol="full").metrics for recommender in (shards, memory))
+    assert left == right

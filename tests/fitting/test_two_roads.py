@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from gmlfm import Dataset, Schema, load_dataset
-from gmlfm.data.events import no_history
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.restoring import restore
 from gmlfm.data.sources.preparing import prepare
@@ -65,7 +64,7 @@ def test_one_shard_trains_exactly_as_memory_does(roads: Callable[..., Roads], sh
         for part in ("train", "validation", "test"):
             np.testing.assert_array_equal(getattr(of_folder, part), getattr(expected, part))
     # A second epoch only where nothing is chosen on validation, whose candidates are drawn by another seed.
-    settings = Settings.make("fm", "topn", {"k": 4, "epochs": 2 if split == "none" else 1, "threads": 1})
+    settings = Settings.make("fm", "topn", {"k": 4, "epochs": 2 if split == "none" else 1, "threads": 1, "history": "none"})
     memory = fit_in_memory(data, of_folder, settings, Refit.VALIDATION)
     shards = fit(prepared, settings, refit=Refit.VALIDATION)
     assert [entry["loss"] for entry in memory.curve] == [entry["loss"] for entry in shards.curve]
@@ -82,6 +81,64 @@ def test_so_do_other_models_and_refits(roads: Callable[..., Roads], shape: str, 
     same_weights(fit_in_memory(data, of_folder, settings, refit), fit(prepared, settings, refit=refit))
 
 
+HISTORY = {"k": 4, "threads": 1, "history": "last,recent,past", "half_life": 2.0, "batch_size": 100}
+TIMED = [(shape, split) for shape, split in CASES if shape != "no-time"]
+
+
+@pytest.mark.parametrize(("shape", "split"), TIMED)
+def test_so_it_does_with_a_history(roads: Callable[..., Roads], shape: str, split: str) -> None:
+    """Targets, what stands before them, what is masked, negatives, hidden ids and levels: one of them other, and weights are."""
+    data, prepared, of_folder = roads(shape, split)
+    settings = Settings.make("fm", "topn", {**HISTORY, "epochs": 2 if split == "none" else 1})
+    assert restore(prepared)[0].history_rows.equals(data.history_rows)
+    memory = fit_in_memory(data, of_folder, settings, Refit.VALIDATION)
+    shards = fit(prepared, settings, refit=Refit.VALIDATION)
+    assert (memory.settings, memory.encoder.hash) == (shards.settings, shards.encoder.hash)
+    assert [entry["loss"] for entry in memory.curve] == [entry["loss"] for entry in shards.curve]
+    same_weights(memory, shards)
+    assert not list((prepared.folder / "cache").glob("*parts*"))
+
+
+@pytest.mark.parametrize(
+    ("shape", "split", "model", "given", "refit"),
+    [
+        ("unsold", "leave-one-out", "mf", {}, Refit.NONE),
+        ("events", "leave-one-out", "mf", {"user_id": True}, Refit.VALIDATION),
+        ("context", "global-time", "gml-fm", {}, Refit.NONE),
+        ("events", "leave-one-out", "gml-fm", {"history": "recent"}, Refit.VALIDATION),
+        ("context", "leave-one-out", "nfm", {"history": "last"}, Refit.VALIDATION),
+        ("sold-once-listed", "leave-one-out", "fm", {"n_negatives": 5}, Refit.ALL),
+        ("rated", "global-time", "fm", {"loss": "bpr", "n_negatives": 3}, Refit.ALL),
+        ("context", "random", "fm", {"user_id": True, "n_negatives": "all", "cold_start_rate": 0.3}, Refit.NONE),
+        ("unsold", "leave-one-out", "fm", {"n_negatives": 20, "weight_decay": 0.1}, Refit.NONE),
+    ],
+)
+def test_so_do_other_models_and_choices_with_a_history(
+    roads: Callable[..., Roads], shape: str, split: str, model: str, given: dict[str, Any], refit: Refit
+) -> None:
+    data, prepared, of_folder = roads(shape, split)
+    settings = Settings.make(model, "topn", {**HISTORY, "epochs": 1, **given})
+    same_weights(fit_in_memory(data, of_folder, settings, refit), fit(prepared, settings, refit=refit))
+
+
+@pytest.mark.parametrize(
+    ("shape", "split"), [("unsold", "leave-one-out"), ("events", "global-time"), ("sold-once-listed", "random")]
+)
+def test_so_do_models_of_sequences(roads: Callable[..., Roads], shape: str, split: str) -> None:
+    data, prepared, of_folder = roads(shape, split)
+    settings = Settings.make("sasrec", "topn", {"k": 4, "epochs": 1, "threads": 1, "length": 6})
+    same_weights(fit_in_memory(data, of_folder, settings, Refit.VALIDATION), fit(prepared, settings, refit=Refit.VALIDATION))
+
+
+@pytest.mark.parametrize("history", ["none", "last,past"])
+def test_ratings_are_learned_alike(roads: Callable[..., Roads], history: str) -> None:
+    """Where no part is held out; folders hold out positives, ratings in memory any row."""
+    data, prepared, of_folder = roads("rated", "none")
+    settings = Settings.make("fm", "rating", {"k": 4, "epochs": 2, "threads": 1, "history": history})
+    of_folder = restore(prepared, "rating")[1]
+    same_weights(fit_in_memory(data, of_folder, settings, Refit.NONE), fit(prepared, settings))
+
+
 def same_weights(memory: FittedRun, shards: FittedRun) -> None:
     left, right = memory.model.state_dict(), shards.model.state_dict()
     assert left.keys() == right.keys()
@@ -93,7 +150,6 @@ def same_weights(memory: FittedRun, shards: FittedRun) -> None:
 def test_closed_form_models_are_the_same_from_several_shards(roads: Callable[..., Roads], shape: str, split: str) -> None:
     data, prepared, of_folder = roads(shape, split, SEVERAL)
     assert prepared.n_shards > 2
-    data = replace(data, history_rows=no_history())  # a prepared folder keeps no rows that were merged into later ones
     for model, refit in (("popularity", Refit.NONE), ("item-knn", Refit.VALIDATION)):
         settings = Settings.make(model, "topn", {})
         shards = fit(prepared, settings, refit=refit)
@@ -124,13 +180,15 @@ def ndcg_of_test(run: FittedRun) -> float:
 def gap_of_means(
     roads: Callable[..., Roads], case: tuple[str, str, str], refit: Refit, seeds: int, n_users: int
 ) -> tuple[float, float]:
-    """The difference of the roads' means over seeds, and its standard error."""
+    """The difference of the roads' means over seeds, and its standard error. 'fm+' is fm with a history."""
     shape, split, model = case
+    given: dict[str, Any] = {"history": "last,recent,past", "batch_size": 64} if model == "fm+" else {"history": "none"}
+    model = model.removesuffix("+")
     _, prepared, of_folder = roads(shape, split, SEVERAL, n_users)
     assert prepared.n_shards > 2
     figures: list[list[float]] = [[], []]
     for seed in range(seeds):
-        settings = Settings.make(model, "topn", {"k": 8, "epochs": 20, "lr": 0.03, "threads": 1, "seed": seed})
+        settings = Settings.make(model, "topn", {"k": 8, "epochs": 20, "lr": 0.03, "threads": 1, "seed": seed, **given})
         shards = fit(prepared, settings, refit=refit)
         memory = fit_in_memory(shards.data, of_folder, settings, refit)
         for road, run in zip(figures, (memory, shards), strict=True):
@@ -143,13 +201,15 @@ CHOSEN = [
     (("unsold", "leave-one-out", "mf"), Refit.NONE),
     (("sold-once-listed", "global-time", "fm"), Refit.VALIDATION),
     (("context", "random", "fm"), Refit.VALIDATION),
+    (("events", "leave-one-out", "fm+"), Refit.VALIDATION),
+    (("sold-once-listed", "global-time", "fm+"), Refit.NONE),
 ]
 WHOLE = [
     ((shape, split, model), refit)
     for shape, split in CASES
-    for model in ("fm", "mf")
+    for model in ("fm", "mf", "fm+")
     for refit in (Refit.NONE, Refit.VALIDATION)
-    if split != "none"
+    if split != "none" and not (model == "fm+" and shape == "no-time")
 ]
 
 

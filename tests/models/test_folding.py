@@ -15,7 +15,8 @@ from tests.contracts.checkerboard import checkerboard
 
 QUICK: dict[str, Any] = {"epochs": 2, "threads": 1, "k": 8, "v_scale": 0.3}
 CASES: list[tuple[str, dict[str, Any]]] = [
-    *((name, {}) for name in ("gml-fm-dnn", "gml-fm-md", "fm", "transfm", "mf", "pmf")),
+    *((name, {}) for name in ("gml-fm-dnn", "gml-fm-md", "transfm", "mf", "pmf")),
+    ("fm", {"history": "none"}),
     *(("gml-fm-dnn", options) for options in ({"distance": "cosine"}, {"distance": "manhattan"}, {"weight": False})),
 ]
 

@@ -203,3 +203,14 @@ def test_the_card_marks_what_was_trained_as_published(saved: Path, small_market:
     assert loaded.settings.as_published
     loaded.save(tmp_path / "copy")
     assert marked in (model_folder(tmp_path / "copy") / "card.md").read_text()
+
+
+def test_a_run_of_before_there_were_histories_has_none(tmp_path: Path) -> None:
+    """Though its model reads one by default today."""
+    Recommender("fm", k=4, epochs=1, threads=1, history="none").fit(checkerboard(), out=tmp_path)
+    about = json.loads((tmp_path / "run.json").read_text())
+    for name in ("history", "half_life", "history_length", "history_dropout", "piece", "user_id"):
+        about["settings"].pop(name)
+    (tmp_path / "run.json").write_text(json.dumps(about))
+    reseal(tmp_path)
+    assert load_run(tmp_path)[0].settings.history.history == "none"

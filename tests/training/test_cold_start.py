@@ -34,6 +34,7 @@ class Begun:
 
     def __init__(self, model: str = "gml-fm", **options: Any) -> None:
         values = {"k": 6, "threads": 1, "cold_start_rate": 0.25, "batch_size": 80, "v_scale": 0.3, **options}
+        values |= {"history": "none"} if model == "fm" else {}
         settings = Settings.make(model, "topn", {name: value for name, value in values.items() if value is not None})
         self.plan = MemoryPlan(checkerboard(), settings, "newcomers", {"share": 0.2, "validation_share": 0.1}, "cpu")
         inputs = self.plan.selection_inputs()
@@ -282,7 +283,7 @@ def test_the_level_is_the_same_whatever_is_trained_on() -> None:
     data = renewed_shop()
     estimates = []
     for refit in Refit:
-        plan = MemoryPlan(data, Settings.make("fm", "topn", {"k": 4}), "leave-one-out", {}, "cpu")
+        plan = MemoryPlan(data, Settings.make("fm", "topn", {"k": 4, "history": "none"}), "leave-one-out", {}, "cpu")
         inputs = plan.selection_inputs() if refit is Refit.NONE else plan.refit_inputs(refit)
         new_items = inputs.batches().ids.new_items
         estimates.append((new_items.of_choices, new_items.of_choices / new_items.of_candidates))
@@ -294,7 +295,7 @@ def test_the_level_is_the_same_whatever_is_trained_on() -> None:
 
 def test_held_out_rows_have_no_part_in_the_level() -> None:
     data = renewed_shop()
-    settings = Settings.make("fm", "topn", {"k": 4})
+    settings = Settings.make("fm", "topn", {"k": 4, "history": "none"})
     plan = MemoryPlan(data, settings, "leave-one-out", {}, "cpu")
     held_out = np.concatenate([plan.split.validation, plan.split.test])
     items = data.item_numbers.copy()

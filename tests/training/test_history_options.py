@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from gmlfm.errors import OptionError
+from gmlfm.models.fm import FM
+from gmlfm.models.registry import MODELS
 from gmlfm.training.history_options import HistoryOptions
 from gmlfm.training.sampling.batches import ALL_NEGATIVES
-from gmlfm.training.settings import Settings
+from gmlfm.training.settings import Settings, settings_table
 
 
 def made(name: str = "fm", task: str = "topn", **given: Any) -> Settings:
@@ -123,3 +125,48 @@ def test_settings_of_a_run_make_the_same_settings() -> None:
 def test_the_defaults_read_no_history_by_themselves() -> None:
     assert HistoryOptions().roles == ()
     assert HistoryOptions(history="auto").roles == ()
+
+
+def test_fm_reads_a_history_by_default_and_no_other_model_does() -> None:
+    by_default = {name for name in MODELS if made(name, MODELS[name].tasks[0]).history.history == "auto"}
+    assert by_default == {"fm"}
+    assert Settings.make(FM, "topn", {}).history.history == Settings.make(FM(k=3), "topn", {}).history.history == "auto"
+    on = resolved()
+    assert on == resolved(history="last,recent,past")
+    assert (on.training.loss, on.training.lr, on.training.schedule, on.training.epochs) == ("softmax", 5e-3, "cosine", 20)
+    assert (on.option("v_scale"), made().option("v_scale"), on.batches.n_negatives) == (0.05, 0.01, ALL_NEGATIVES)
+
+
+@pytest.mark.parametrize(
+    ("task", "preset", "ordered"),
+    [
+        ("topn", None, False),
+        ("rating", None, True),
+        ("implicit", None, True),
+        ("topn", "paper", True),
+        ("rating", "paper", True),
+    ],
+)
+@pytest.mark.parametrize("given", [{}, {"lr": 0.02, "k": 3}])
+def test_where_auto_is_none_all_is_as_without(task: str, preset: str | None, ordered: bool, given: dict[str, Any]) -> None:
+    settings = Settings.make("fm", task, given, preset).for_data(is_ordered=ordered, n_candidates=50)
+    assert settings == Settings.make("fm", task, {**given, "history": "none"}, preset)
+    assert (settings.history.user_id, settings.has_user_ids) == (None, True)
+
+
+def test_what_is_given_stands_where_auto_is_on() -> None:
+    given = {"lr": 0.5, "epochs": 3, "v_scale": 0.2, "schedule": "constant", "batch_size": 70, "seed": 4}
+    settings = resolved(**given)
+    written = settings.to_dict()["settings"]
+    assert {name: written[name] for name in given if name != "seed"} == {k: v for k, v in given.items() if k != "seed"}
+    assert (settings.training.seed, settings.training.loss) == (4, "softmax")
+    assert resolved(loss="bpr", n_negatives=3).training.loss == "bpr"
+
+
+def test_a_table_of_settings_says_what_a_history_changes() -> None:
+    rows = {row["name"]: row for row in settings_table("fm")}
+    assert rows["history"]["default"] == "auto"
+    assert rows["loss"]["meaning"].endswith("; with a history softmax")
+    assert rows["v_scale"]["meaning"].endswith("; with a history 0.05")
+    assert "with a history" not in rows["history"]["meaning"] + rows["k"]["meaning"] + rows["half_life"]["meaning"]
+    assert not any("with a history softmax" in row["meaning"] for row in settings_table("ncf"))

@@ -35,7 +35,8 @@ def data() -> Dataset:
 
 
 def begun(data: Dataset, model: str = "gml-fm", **options: Any) -> RowTrainer:
-    settings = Settings.make(model, "topn", {"k": 4, "batch_size": 200, "threads": 1, **options})
+    plain = {"history": "none"} if model == "fm" else {}
+    settings = Settings.make(model, "topn", {"k": 4, "batch_size": 200, "threads": 1, **plain, **options})
     inputs = MemoryPlan(data, settings, "leave-one-out", {}, "cpu").selection_inputs()
     built: Any = settings.build(inputs.layout)
     n_rows, field_of_row = inputs.layout.n_rows, inputs.layout.field_of_row()
@@ -249,7 +250,7 @@ def test_an_added_loss_trains_by_the_default_engine_setting(
     options = {"k": 4, "epochs": 3, "batch_size": 200, "threads": 1, "lr": 0.02, "cold_start_rate": 0.0}
     owner = f" of {model.__name__}" if loss == "mine" else ""
     with caplog.at_level(logging.WARNING, "gmlfm"):
-        recommender = Recommender(model, loss=loss, **options).fit(data)
+        recommender = Recommender(model, loss=loss, history="none", **options).fit(data)
     assert [record.getMessage() for record in caplog.records] == [
         f"the loss '{loss}'{owner} has no kernel; PyTorch takes the steps, operation by operation"
     ]
@@ -259,7 +260,7 @@ def test_an_added_loss_trains_by_the_default_engine_setting(
     with pytest.raises(
         OptionError, match=f"engine is 'compiled', but the loss '{loss}'{owner} has no kernel; use auto or eager"
     ):
-        Recommender(model, loss=loss, engine="compiled", **options).fit(data)
+        Recommender(model, loss=loss, engine="compiled", history="none", **options).fit(data)
 
 
 @pytest.mark.usefixtures("loss_registry")

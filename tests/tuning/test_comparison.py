@@ -216,7 +216,7 @@ def test_a_comparison_does_not_go_on_with_other_spaces_or_seconds(
         OptionError, match=r"holds another comparison \(budget: 1 trials a method there, 2 trials a method here"
     ):
         compare(data, plan, Budget(trials=2), tmp_path)
-    monkeypatch.setattr("gmlfm.tuning.search.search_space", lambda *arguments: {"shrink": Choice((0.0,))})
+    monkeypatch.setattr("gmlfm.tuning.search.search_space", lambda *arguments, **choices: {"shrink": Choice((0.0,))})
     with pytest.raises(OptionError, match=r"holds another comparison \(the search spaces differ\)"):
         compare(data, plan, Budget(trials=1), tmp_path)
 

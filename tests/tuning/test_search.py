@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from gmlfm import Dataset
@@ -12,6 +13,7 @@ from gmlfm.errors import OptionError
 from gmlfm.models.settings import Real
 from gmlfm.tuning.search import Search
 from tests.contracts.checkerboard import checkerboard
+from tests.models.history_world import history_data
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +64,28 @@ def test_the_stamp_has_all_that_trials_have_in_common(data: Dataset) -> None:
 def test_wrong_searches_are_refused(data: Dataset, options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         Search(data, "ease", Path("f"), **options).check()  # type: ignore[arg-type]
+
+
+def test_with_a_history_it_is_searched_instead_of_the_loss_and_the_negatives() -> None:
+    """Which a history has settled: trials with those of models without one would lose to the defaults."""
+    timed = history_data()
+    frame = pl.DataFrame({"user": ["a", "b", "b"], "item": ["x", "y", "x"]})
+    untimed = Dataset.from_tables(frame, schema={"interactions": {"user": "user", "item": "item"}})
+    assert not Search(untimed, "fm", Path("f")).reads_history
+    assert not Search(timed, "fm", Path("f"), task="implicit").reads_history
+    search = Search(timed, "fm", Path("f"))
+    assert search.reads_history
+    plain = Search(timed, "fm", Path("f"), settings={"fm.history": "none"})
+    assert plain.fixed == {"history": "none"}
+    assert set(plain.space) - set(search.space) == {"loss", "n_negatives"}
+    assert set(search.space) - set(plain.space) == {"half_life", "history_dropout"}
+    assert search.defaults.keys() == search.space.keys()
+    assert (search.defaults["lr"], search.defaults["v_scale"]) == (0.005, 0.05)
+    assert plain.defaults["lr"] == 0.003
+    assert set(plain.space) == set(Search(untimed, "fm", Path("f")).space)
+    assert not Search(timed, "fm", Path("f"), preset="paper").reads_history
+    assert not Search(timed, "gml-fm", Path("f")).reads_history
+    assert Search(timed, "gml-fm", Path("f"), settings={"history": "last", "half_life": 3}).fixed == {
+        "half_life": 3.0,
+        "history": "last",
+    }

@@ -101,7 +101,7 @@ def test_a_study_does_not_go_on_with_another_search_space(
 ) -> None:
     tune(Search(data, "item-knn", tmp_path), Budget(trials=1))
     narrower = {"neighbours": Choice((5, 10)), "shrink": Choice((0.0,))}
-    monkeypatch.setattr("gmlfm.tuning.search.search_space", lambda *arguments: narrower)
+    monkeypatch.setattr("gmlfm.tuning.search.search_space", lambda *arguments, **choices: narrower)
     with pytest.raises(OptionError, match="holds a study with another search space; choose another folder"):
         tune(Search(data, "item-knn", tmp_path), Budget(trials=2))
 

@@ -16,7 +16,7 @@ from gmlfm.tuning.search import Search
 from gmlfm.tuning.trial import Clock, OutOfTimeError, run_trial
 from tests.contracts.checkerboard import checkerboard
 
-QUICK = {"k": 4, "epochs": 3, "patience": 9, "batch_size": 200}
+QUICK = {"history": "none", "k": 4, "epochs": 3, "patience": 9, "batch_size": 200}
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,12 @@ from gmlfm.cli.options import add_command, shared_options
 from gmlfm.cli.output import console_for, print_json, verbatim
 
 _MOST = {"default": 10, "range": 20}  # characters, so that meanings have room on a narrow terminal
-_GROUPS = {"model": "Settings of the model", "training": "Settings of the training", "batches": "Settings of the batches"}
+_GROUPS = {
+    "model": "Settings of the model",
+    "training": "Settings of the training",
+    "batches": "Settings of the batches",
+    "history": "Settings of what users did before",
+}
 
 
 def add_to(commands: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gmlfm.cli.options import (
     DATA_HELP,
@@ -24,6 +24,9 @@ from gmlfm.cli.progress import EpochLines
 from gmlfm.cli.run_report import leave_report, next_commands
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.sources import load_dataset
+
+if TYPE_CHECKING:
+    from gmlfm.training.settings import Settings
 
 
 def add_to(commands: Any) -> None:
@@ -99,7 +102,7 @@ def run(options: argparse.Namespace) -> None:
             raise
         note(console, str(error))  # the best epoch before it stands
     fitted = recommender.fitted
-    for message in fitted.split.notes:
+    for message in (*_history_taken(recommender.settings, fitted.settings), *fitted.split.notes):
         note(console, message)
     commands = next_commands(fitted, options.out, options.model)
     report = leave_report(fitted, Path(options.out), commands, console)
@@ -119,6 +122,22 @@ def run(options: argparse.Namespace) -> None:
         console.print(f"{part[0].upper()}{part[1:]} {metrics} ({fitted.refit.label}).")
     page = f", with curves and settings in {report.name}" if report else ""
     console.print(f"Saved in [bold]{verbatim(options.out)}[/]{page}. Next: {verbatim(commands[0])}", soft_wrap=True)
+
+
+def _history_taken(asked: Settings, taken: Settings) -> list[str]:
+    """What history = auto came to, and why."""
+    from gmlfm.training.history_options import AUTO_HISTORY
+
+    if not asked.has_history_settings or asked.history.history != AUTO_HISTORY:
+        return []
+    if taken.history.roles:
+        return [f"history is auto: on ({taken.history.history}), as for top-n where times differ; none trains without."]
+    why = "the data do not say what came before what"
+    if taken.preset is not None:
+        why = f"the preset '{taken.preset}' has none"
+    elif taken.task != "topn":
+        why = f"the task is {taken.task}"
+    return [f"history is auto: none, as {why}."]
 
 
 def _resuming(options: argparse.Namespace) -> str:

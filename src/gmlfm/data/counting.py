@@ -72,8 +72,9 @@ class RowCounts:
             numbers, n_rows = np.unique(rows.filter("positive")[side].to_numpy(), return_counts=True)
             counts[numbers] += n_rows.astype(np.int32)
 
-    def vocabulary(self, side_fields: Sequence[Learned]) -> Vocabulary:
-        """Id rows by the counts, the most frequent first, with what these rows say of the context beside fields of sides."""
+    def vocabulary(self, side_fields: Sequence[Learned], *, user_ids: bool = True) -> Vocabulary:
+        """Id rows by the counts, the most frequent first, with what these rows say of the context beside fields of sides.
+        user_ids=False: no user has a row."""
         learned: list[Learned] = []
         ranks: dict[str, npt.NDArray[np.int32]] = {}
         for part in PARTS:
@@ -82,6 +83,8 @@ class RowCounts:
                 learned += [values.learned(part, minima[name]) for name, values in self._context.items()]
                 continue
             ranks[part] = _ranks(self._chosen[part], self._schema.min_count_of(part, part))
+            if part == "user" and not user_ids:
+                ranks[part] = np.full(len(ranks[part]), -1, np.int32)
             learned.append(Learned(part, part, "id", int((ranks[part] >= 0).sum()), no_text()))
             learned += [field for field in side_fields if field.part == part]
         codes = lay_out(learned)

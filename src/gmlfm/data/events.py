@@ -52,7 +52,6 @@ class KindTally:
         self._kinds: set[str] = set()
         self._unused: set[str] = set()
         self._n_rows = self._n_missing = self._n_unused = 0
-        self.n_alone = 0
 
     def add(self, kinds: pl.Series | None, roles: EventRoles) -> None:
         if kinds is None:
@@ -60,7 +59,6 @@ class KindTally:
         self._n_rows += len(kinds)
         self._n_missing += kinds.null_count()
         self._n_unused += int((~roles.is_used).sum())
-        self.n_alone += int((roles.is_history & ~roles.is_target).sum())
         distinct = set(kinds.drop_nulls().unique().to_list())
         named = {*(self._spec.targets or ()), *(self._spec.history_events or ())}
         # A column of ids, declared by mistake, may have any number of kinds.

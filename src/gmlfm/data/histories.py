@@ -118,8 +118,9 @@ class Histories:
     times: npt.NDArray[Any] | None = field(default=None, repr=False)  # of each event, where the data have times
 
     @classmethod
-    def of(cls, data: Dataset, visible: Rows | None = None) -> Histories:
-        """visible: the interactions that may be seen, all without it. Rows that are history alone are always among them."""
+    def of(cls, data: Dataset, visible: Rows | None = None, *, ordered: bool | None = None) -> Histories:
+        """visible: the interactions that may be seen, all without it. Rows that are history alone are always among them.
+        ordered: whether anything comes before anything, where that is known of more rows than these."""
         row_order, extra_order, extra = data.history_order, data.history_rows_order, data.history_rows
         rows = np.flatnonzero(data.counts_as_history) if visible is None else visible[data.counts_as_history[visible]]
         users = np.concatenate([data.user_numbers[rows], extra["user"].to_numpy()])
@@ -132,7 +133,7 @@ class Histories:
         spec = data.schema.interactions
         # Merged pairs have one row, but rows that count as history alone, and another one in each context.
         excludes_own = spec.repeats == "merge" and (len(extra_order) > 0 or len(spec.context) > 0)
-        if not is_ordered(data):
+        if not (is_ordered(data) if ordered is None else ordered):
             row_order, excludes_own = np.full(len(row_order), int(order.max(initial=0)) + 1), True
         is_had &= spec.repeats == "merge"
         events = (items[by_user].astype(np.int32), order[by_user], is_had[by_user])

@@ -6,6 +6,7 @@ describes the layout, which any engine may write.
     users/NNNNN.parquet             number, id, rows, x, the fields as they came (and title); numbers ascending over shards
     items/NNNNN.parquet             the same (and listed: the time from which it could be had)
     interactions/NNNNN.parquet      user, item, part (and time, label, weight, rows, x): all rows of a user in one shard
+    history/NNNNN.parquet           user, item, before, is_had (and time): the rows of the same users that are history alone
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ import polars as pl
 
 from gmlfm.data.attributes import PADDING, AttributeTable
 from gmlfm.data.columns import without_prefix
+from gmlfm.data.events import HISTORY_COLUMNS, no_history
 from gmlfm.data.occurrences import ItemBounds, Occurrences, bounds_of
 from gmlfm.data.prepared_info import FORMAT, PreparedInfo, ShardInfo, read_info
 from gmlfm.data.prepared_layout import check_table, numbers_below
@@ -41,6 +43,7 @@ CACHE = "cache"
 class Shard:
     """Some users' interactions, in memory. `context` has width 0 where the dataset has no context."""
 
+    number: int
     users: npt.NDArray[np.int32]
     items: npt.NDArray[np.int32]
     parts: npt.NDArray[np.int8]
@@ -92,7 +95,7 @@ class PreparedData:
         columns = frame.select(name for name in frame.columns if name not in encoded and not name.startswith("context "))
         with self.fitting(f"interactions/{self.info.interactions[number].name}.parquet"):
             context = self._context_attributes(frame) if self.info.widths["context"] else _no_context(frame.height)
-        return Shard(frame["user"].to_numpy(), frame["item"].to_numpy(), frame["part"].to_numpy(), context, columns)
+        return Shard(number, frame["user"].to_numpy(), frame["item"].to_numpy(), frame["part"].to_numpy(), context, columns)
 
     def _context_attributes(self, frame: pl.DataFrame) -> AttributeTable:
         return padded(frame["rows"], frame["x"], self.info.widths["context"], self.n_rows)
@@ -112,16 +115,40 @@ class PreparedData:
     @cached_property
     def bounds(self) -> ItemBounds | None:
         """As Dataset.availability: None unless items sell once, listing times are declared and every row has a time."""
-        if not self.info.sells_once or "time" not in self.info.columns:
+        listed = self._listed if self.info.sells_once and "time" in self.info.columns else None
+        return None if listed is None else self._bounds(listed, self.single_unit_items)
+
+    @cached_property
+    def row_bounds(self) -> ItemBounds | None:
+        """As row_availability: what could be had at the time of each row, by listing times and, where the split is by time, by
+        sales; None where that is everything."""
+        ends = self.info.sells_once and self.info.split == "global-time"
+        if "time" not in self.info.columns or (self._listed is None and not ends):
             return None
+        if ends and self._listed is not None:
+            return self.bounds
+        listed = self._listed
+        if listed is None:
+            listed = pl.Series("listed", [None], dtype=self._time_type).new_from_index(0, self.info.n_items)
+        return self._bounds(listed, self.single_unit_items if ends else np.zeros(self.info.n_items, bool))
+
+    @cached_property
+    def _listed(self) -> pl.Series | None:
+        """The time from which each item could be had; None where none is declared."""
         names = [f"items/{shard.name}.parquet" for shard in self.info.items]
         if "listed" not in self._table(names[0]).columns:
             return None
         with self.fitting("items"):
-            listed = pl.concat(self._table(name, ["listed"])["listed"] for name in names)
-            time_type = self.interactions(0, ["time"])["time"].dtype
+            return pl.concat(self._table(name, ["listed"])["listed"] for name in names)
+
+    @property
+    def _time_type(self) -> pl.DataType:
+        return self.interactions(0, ["time"])["time"].dtype
+
+    def _bounds(self, listed: pl.Series, single_unit: npt.NDArray[np.bool_]) -> ItemBounds | None:
+        with self.fitting("items"):
             shards = (self.interactions(number, ["item", "time"]) for number in range(self.n_shards))
-            return bounds_of(shards, listed, self.single_unit_items, time_type.is_float())
+            return bounds_of(shards, listed, single_unit, self._time_type.is_float())
 
     def side(self, side: Literal["users", "items"]) -> pl.DataFrame:
         """id, the fields as 'field NAME', the title and the listing time, if there are, by number."""
@@ -141,6 +168,55 @@ class PreparedData:
             if frame.height != shard.rows:
                 raise ValueError(f"it has {frame.height:,} rows instead of {shard.rows:,}")
         return frame
+
+    def history_rows(self, number: int) -> pl.DataFrame:
+        """The rows of a shard's users that count as history alone, as Dataset.history_rows: `before` counts its rows."""
+        shard = self.info.interactions[number]
+        n_rows = {other.name: other.rows for other in self.info.history}.get(shard.name)
+        if n_rows is None:
+            return no_history()
+        name = f"history/{shard.name}.parquet"
+        frame = self._table(name)
+        with self.fitting(name):
+            if frame.height != n_rows or frame["before"].max() > shard.rows:  # type: ignore[operator]
+                raise ValueError(f"it has {frame.height:,} rows instead of {n_rows:,}, or stands between others than there are")
+            names = [*HISTORY_COLUMNS, *(["time"] if "time" in frame.columns else [])]
+            return frame.select(names).cast(HISTORY_COLUMNS)  # type: ignore[arg-type]
+
+    @cached_property
+    def is_ordered(self) -> bool:
+        """As histories.is_ordered: whether it can be said what came before a row, over all shards."""
+        if self.info.ties != "strict":
+            return True
+        if "time" not in self.info.columns:
+            return False
+        moments: set[Any] = set()
+        for number in range(self.n_shards):
+            frames = [self.interactions(number, ["time"])["time"], self.history_rows(number).get_column("time", default=None)]
+            for times in frames:
+                moments |= (
+                    {times.min(), times.max(), *([None] if times.null_count() else [])}
+                    if times is not None and len(times)
+                    else set()
+                )
+            if len(moments) > 1:
+                return True
+        return False
+
+    def users_beside(self, users: npt.NDArray[np.int32]) -> range:
+        """The numbers of all users of the files in users/ that have some users, which are not empty: the least range of
+        whole files. Where a bucket became a file, as here, those are the users of a shard."""
+        stops = np.cumsum([shard.rows for shard in self.info.users])
+        first, last = np.searchsorted(stops, [users.min(), users.max()], side="right")
+        return range(int(stops[first] - self.info.users[first].rows), int(stops[last]))
+
+    def user_ids(self, users: range) -> pl.Series:
+        """The ids of the users of such a range."""
+        stops = np.cumsum([shard.rows for shard in self.info.users])
+        first, last = np.searchsorted(stops, [users.start, users.stop - 1], side="right")
+        return pl.concat(
+            self._table(f"users/{shard.name}.parquet", ["id"])["id"] for shard in self.info.users[first : last + 1]
+        )
 
     def _table(self, name: str, columns: list[str] | None = None) -> pl.DataFrame:
         """One file of the folder; its checksum, where there is one, is verified when it is first read."""

@@ -20,7 +20,7 @@ from gmlfm.storage import write_text
 from gmlfm.streams import read_text
 from gmlfm.typed_json import from_json
 
-FORMAT = 3
+FORMAT = 4
 _FILE = "prepared.json"
 _MOST_BYTES = 1 << 28
 _LARGEST = 2**31 - 1  # rows and numbers are int32
@@ -37,7 +37,9 @@ class ShardInfo:
 
 @dataclass(frozen=True)
 class PreparedInfo:
-    """The content of prepared.json. checksums: the sha256 of each Parquet file by its path in the folder, if it was written."""
+    """The content of prepared.json. history: of the shards of interactions, by name, those that have rows which count as
+    history alone; event: whether kinds of events were declared. checksums: the sha256 of each Parquet file by its path in the
+    folder, if it was written."""
 
     name: str
     source_hash: str
@@ -51,12 +53,16 @@ class PreparedInfo:
     users: tuple[ShardInfo, ...]
     items: tuple[ShardInfo, ...]
     interactions: tuple[ShardInfo, ...]
+    history: tuple[ShardInfo, ...] = ()
     user_id_type: IdType = "text"
     item_id_type: IdType = "text"
     notes: tuple[str, ...] = ()
     sells_once: bool = False
     repeats: Repeats = "merge"
     ties: Ties = "strict"
+    event: bool = False
+    targets: tuple[str, ...] | None = None
+    history_events: tuple[str, ...] | None = None
     min_count: dict[str, int] = field(default_factory=dict)
     checksums: dict[str, str] = field(default_factory=dict)
     format: int = field(default=FORMAT)
@@ -71,8 +77,10 @@ class PreparedInfo:
 
         time, label, weight = (name if name in self.columns else None for name in ("time", "label", "weight"))
         named = InteractionsSchema(user="user", item="item", time=time, label=label, weight=weight)
+        event = "event" if self.event else None
+        kinds = replace(named, event=event, targets=self.targets, history_events=self.history_events)
         return Schema(
-            replace(named, repeats=self.repeats, ties=self.ties, context=declared("context")),
+            replace(kinds, repeats=self.repeats, ties=self.ties, context=declared("context")),
             self.name,
             SideSchema(id="user", fields=declared("user")),
             SideSchema(id="item", fields=declared("item"), sells_once=self.sells_once),
@@ -114,16 +122,20 @@ def _check(info: PreparedInfo) -> None:
     """Raises ValueError with what contradicts what."""
     _need({"user", "item", "part"} <= set(info.columns), "columns")
     _need(_are_counts(info.min_count.values()), "min_count")
-    for name in ("users", "items", "interactions"):
+    for name in ("users", "items", "interactions", "history"):
         shards: tuple[ShardInfo, ...] = getattr(info, name)
+        owner = "the history's" if name == "history" else f"the {name}'"
         for shard in shards:
             # It becomes part of a path.
-            _need(re.fullmatch(r"[\w-]+", shard.name) is not None, f"the {name}' shard names")
-            _need(_are_counts([shard.rows, shard.train, shard.validation, shard.test]), f"the {name}' shard sizes")
+            _need(re.fullmatch(r"[\w-]+", shard.name) is not None, f"{owner} shard names")
+            _need(_are_counts([shard.rows, shard.train, shard.validation, shard.test]), f"{owner} shard sizes")
+        _need(len({shard.name for shard in shards}) == len(shards), f"two shards of {name} have one name")
+        if name == "history":
+            _need({shard.name for shard in shards} <= {shard.name for shard in info.interactions}, "the history's shard names")
+            continue
         total = getattr(info, f"n_{name}")
         _need(_are_counts([total]) and total == sum(shard.rows for shard in shards), f"n_{name} is not what the shards hold")
         _need(total > 0, f"there are no {name}")
-        _need(len({shard.name for shard in shards}) == len(shards), f"two shards of {name} have one name")
     _check_fields(info.fields)
     for part in PARTS:
         singles = [code for code in info.fields if code.part == part and code.kind != "set"]

@@ -16,7 +16,7 @@ _PART_OF_FOLDER: dict[str, Part] = {"users": "user", "items": "item", "interacti
 
 
 def check_table(folder: str, frame: pl.DataFrame, info: PreparedInfo, *, is_whole: bool) -> None:
-    """folder: values, users, items or interactions. is_whole: all columns were read, so none may be missing."""
+    """folder: values, users, items, interactions or history. is_whole: all columns were read, so none may be missing."""
     if folder == "values":
         _check_values(frame, info)
         return
@@ -42,6 +42,8 @@ def _expected(folder: str, info: PreparedInfo) -> dict[str, bool]:
     """The columns of a folder's tables, and whether they must be there."""
     if folder == "interactions":
         return dict.fromkeys(info.columns, True)
+    if folder == "history":
+        return dict.fromkeys(("user", "item", "before", "is_had", *(["time"] if "time" in info.columns else [])), True)
     fields = [code for code in info.fields if code.part == _PART_OF_FOLDER[folder] and code.kind != "id"]
     needed = ("number", "id", "rows", "x", *(f"field {code.name}" for code in fields))
     return {**dict.fromkeys(needed, True), "title": False, "listed": False}
@@ -50,13 +52,17 @@ def _expected(folder: str, info: PreparedInfo) -> dict[str, bool]:
 def _check_column(column: pl.Series, folder: str, info: PreparedInfo) -> None:
     name, dtype = column.name, column.dtype
     limits = {"user": info.n_users, "item": info.n_items, "part": _N_PARTS}
-    if folder == "interactions" and name in limits:
+    if folder in ("interactions", "history") and name in limits:
         numbers_below(column, limits[name])
         return
-    if folder != "interactions" and name == "number":
+    if folder == "history" and name == "before":
+        if len(numbers_below(column, info.n_interactions + 1)) and not column.is_sorted():
+            raise ValueError("'before' does not ascend")
+        return
+    if folder in ("users", "items") and name == "number":
         numbers_below(column, info.n_users if folder == "users" else info.n_items)
         return
-    if name in ("positive", "is_history"):
+    if name in ("positive", "is_history", "is_had"):
         is_right = dtype == pl.Boolean and not column.null_count()
     elif name == "id":
         is_right = dtype == pl.String and not column.null_count()
@@ -78,7 +84,7 @@ def _check_column(column: pl.Series, folder: str, info: PreparedInfo) -> None:
 def _is_field(column: pl.Series, folder: str, info: PreparedInfo) -> bool:
     """Whether a column that holds a field as it came has the type of its kind; other columns may be what they like."""
     prefix = "context " if folder == "interactions" else "field "
-    kinds = {f"{prefix}{code.name}": code.kind for code in info.fields if code.part == _PART_OF_FOLDER[folder]}
+    kinds = {f"{prefix}{code.name}": code.kind for code in info.fields if code.part == _PART_OF_FOLDER.get(folder)}
     dtypes = {"number": pl.Float64(), "category": pl.String(), "set": pl.List(pl.String())}
     kind = kinds.get(column.name)
     return kind is None or column.dtype == dtypes[kind]

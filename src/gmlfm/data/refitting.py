@@ -1,4 +1,5 @@
-"""A prepared folder encoded anew for a refit, which learns from more parts than the folder's encoder was fitted on.
+"""A prepared folder encoded anew: for a refit, which learns from more parts than the folder's encoder was fitted on, and for
+models with a history, in which users have no rows of their own.
 
 Ids have rows by their positives in these parts, context values and scales are learned from their rows; the fields of users and
 items are those of the whole tables, whichever rows are learned from, so only their blocks move. What is held is some numbers
@@ -29,9 +30,9 @@ _ROWS_PER_BLOCK = 1_000_000
 
 
 class RefittedData(PreparedData):
-    """Reads as the folder itself does, in the rows of an encoder fitted on `parts`."""
+    """Reads as the folder itself does, in the rows of an encoder fitted on `parts`. user_ids=False: no user has a row."""
 
-    def __init__(self, prepared: PreparedData, parts: Sequence[int]) -> None:
+    def __init__(self, prepared: PreparedData, parts: Sequence[int], *, user_ids: bool = True) -> None:
         self.folder, self._base = prepared.folder, prepared
         counts = RowCounts(prepared.info.n_users, prepared.info.n_items, prepared.info.schema)
         width = 0
@@ -40,10 +41,10 @@ class RefittedData(PreparedData):
                 rows = prepared.interactions(number)
                 counts.add(rows, parts)
                 width = max(width, _context_width(rows, prepared.info.fields))
-            self._vocabulary = counts.vocabulary(_side_fields(prepared))
+            self._vocabulary = counts.vocabulary(_side_fields(prepared), user_ids=user_ids)
         widths = {**prepared.info.widths, "context": width}
         self.info = replace(prepared.info, fields=self._vocabulary.codes, widths=widths)
-        self._stage = "-".join(map(str, parts))
+        self._stage = "-".join(map(str, parts)) + ("" if user_ids else "-no-users")
 
     @cached_property
     def users(self) -> AttributeTable:
@@ -60,6 +61,14 @@ class RefittedData(PreparedData):
     @cached_property
     def bounds(self) -> ItemBounds | None:
         return self._base.bounds
+
+    @cached_property
+    def row_bounds(self) -> ItemBounds | None:
+        return self._base.row_bounds
+
+    @cached_property
+    def is_ordered(self) -> bool:
+        return self._base.is_ordered
 
     @cached_property
     def values(self) -> pl.DataFrame:
@@ -95,7 +104,8 @@ class RefittedData(PreparedData):
                 ids: npt.NDArray[np.int32] = np.load(draft, mmap_mode="r")
         except DataError as error:
             raise DataError(
-                f"{error} A refit encodes the folder anew there: make room, or allow writing, or leave the refit out."
+                f"{error} A refit, and training with a history, encode the folder anew there: make room, or allow writing, or "
+                "leave the refit out and set history = none."
             ) from error
         return AttributeTable(ids, table.values)
 

@@ -12,6 +12,7 @@ from gmlfm.data.attributes import FIRST_VALUE, FieldCode
 from gmlfm.data.columns import IdType, without_prefix
 from gmlfm.data.dataset import Dataset, Side, Task
 from gmlfm.data.encoding import Encoder
+from gmlfm.data.events import no_history
 from gmlfm.data.prepared import PreparedData, Shard
 from gmlfm.data.splits import TEST, TRAIN, UNUSED, VALIDATION, Split
 
@@ -41,8 +42,19 @@ def _restored(prepared: PreparedData, task: Task) -> tuple[Dataset, Split, Encod
         _side(users, encoder.user_id_type),
         _side(items, encoder.item_id_type),
         info.notes,
+        _history_rows(prepared, shards),
     )
     return data, _split(prepared, data, shards, task), encoder
+
+
+def _history_rows(prepared: PreparedData, shards: Sequence[Shard]) -> pl.DataFrame:
+    """`before` counts the rows of all shards."""
+    frames, n_before = [], 0
+    for shard in shards:
+        rows = prepared.history_rows(shard.number)
+        frames += [rows.with_columns(pl.col("before") + n_before)] if rows.height else []
+        n_before += len(shard.users)
+    return pl.concat(frames) if frames else no_history()
 
 
 def _texts(index: int, field: FieldCode, prepared: PreparedData, users: pl.Series, items: pl.Series) -> pl.Series:

@@ -10,14 +10,15 @@ import polars as pl
 
 from gmlfm.data.attributes import AttributeTable
 from gmlfm.data.encoding import Encoded
-from gmlfm.data.event_order import event_order
-from gmlfm.data.histories import Histories, History, gathered
+from gmlfm.data.histories import History, gathered
 from gmlfm.data.prepared import PreparedData, Shard
+from gmlfm.data.shard_histories import ShardUsers
 from gmlfm.data.splits import TEST, TRAIN, UNUSED, VALIDATION
 from gmlfm.errors import DataError
 from gmlfm.evaluation.candidates import FEWEST, N_SAMPLED
 from gmlfm.evaluation.pools import CandidateSampler, ItemPools, item_pools
 from gmlfm.models.base import UserSide
+from gmlfm.training.sampling.shards import target_rows
 
 _MOST_TESTED = 20_000
 Ints = npt.NDArray[np.int32]
@@ -109,35 +110,25 @@ def _block(
 ) -> _Block:
     users, targets = shard.users[rows], shard.items[rows]
     attributes = Encoded(data.users, shard.context, data.items).user_side(users, rows)
-    history = _histories(data, shard).before(rows)
+    local = ShardUsers.of(data, shard)
+    history = local.histories(_visible_rows(shard, data.info.split, "rating" if pools is None else "topn")).before(rows)
     if pools is None:
         labels = shard.columns["label"].to_numpy()[rows].astype(np.float32)
         return _Block(users, attributes, history, targets[:, None], labels, np.ones(len(rows), np.int64))
     is_excluded = shard.parts == VALIDATION if data.info.repeats == "keep" else shard.parts != TEST  # as Pairs.excluded
     known = shard.columns["positive"].to_numpy() & is_excluded
-    local = shard.users - shard.users.min()
-    sampler = CandidateSampler(pools, local[known], shard.items[known], int(local.max()) + 1)
+    sampler = CandidateSampler(pools, local.local[known], shard.items[known], len(local.numbers))
     times = None
     if pools.interval is not None:
         assert data.bounds is not None
         times = data.bounds.keys(shard.columns["time"])[rows]
-    counts = sampler.counts(local[rows], targets, times)
-    drawn = sampler.draw(local[rows], targets, times, N_SAMPLED, rng)
+    counts = sampler.counts(local.local[rows], targets, times)
+    drawn = sampler.draw(local.local[rows], targets, times, N_SAMPLED, rng)
     items = np.concatenate([targets[:, None], drawn], axis=1)
     return _Block(users, attributes, history, items, np.ones(len(rows), np.float32), counts)
 
 
-def _histories(data: PreparedData, shard: Shard) -> Histories:
-    """What the shard's validation rows see: as visible_rows of Dataset, but for the rows that were merged into later ones,
-    which a prepared folder does not keep."""
-    is_visible = np.isin(shard.parts, (TRAIN, UNUSED, VALIDATION) if data.info.split == "global-time" else (TRAIN, UNUSED))
-    rows = np.flatnonzero(is_visible & shard.columns["positive"].to_numpy())
-    times = shard.columns["time"] if "time" in shard.columns.columns else None
-    users = (shard.users - shard.users.min()).astype(np.int32)
-    order = event_order("strict", users, pl.Series([], dtype=pl.String), times, np.arange(len(users)))
-    excludes_own = times is None or (data.info.repeats == "merge" and data.info.widths["context"] > 0)
-    by_user = rows[np.lexsort((order[rows], users[rows]))]
-    starts = np.searchsorted(users[by_user], np.arange(int(users.max()) + 2))
-    row_order = order + 1 if times is None else order
-    events = (shard.items[by_user].astype(np.int32), order[by_user], np.ones(len(by_user), bool))
-    return Histories(starts, *events, users, shard.items.astype(np.int32), row_order, excludes_own)
+def _visible_rows(shard: Shard, split: str, task: str) -> npt.NDArray[np.int64]:
+    """As histories.visible_rows of the validation part."""
+    parts = (TRAIN, UNUSED, VALIDATION) if split == "global-time" else (TRAIN, UNUSED)
+    return target_rows(shard, parts, task)

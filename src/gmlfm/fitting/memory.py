@@ -131,9 +131,8 @@ class MemoryPlan(FitPlan):
     def _inputs(self, rows: Rows) -> FitInputs:
         interactions = learned_interactions(rows, self.instances)
         options, published = self.settings.history, self.settings.preset == "paper"
-        has_user_ids = options.user_id is not False and not self.settings.info.cls.reads_sequences
         encoder = self._encoder = Encoder.fit(
-            self.data, interactions, all_ids=published, user_ids=has_user_ids, roles=options.roles
+            self.data, interactions, all_ids=published, user_ids=self.settings.has_user_ids, roles=options.roles
         )
         encoded = encoder.encode(self.data)
         return FitInputs(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gmlfm.data.attributes import item_block
+from gmlfm.data.attributes import FieldCode, item_block
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.histories import Histories, visible_rows
@@ -65,10 +65,20 @@ def learned_interactions(rows: Rows, instances: Instances | None) -> Rows:
 
 def history_spec(encoder: Encoder, settings: Settings) -> HistorySpec | None:
     """How histories are read: the encoder has rows for their roles, or there are none."""
-    if not encoder.roles:
-        return None
+    return spec_of(encoder.fields, settings) if encoder.roles else None
+
+
+def spec_of(fields: Sequence[FieldCode], settings: Settings) -> HistorySpec | None:
+    """The same by the fields, with those of the roles or without, for settings whose roles are decided."""
     options = settings.history
-    return HistorySpec(encoder.roles, options.half_life, options.history_length, item_block(encoder.fields))
+    if not options.roles:
+        return None
+    return HistorySpec(options.roles, options.half_life, options.history_length, item_block(fields))
+
+
+def sequence_spec(settings: Settings) -> HistorySpec:
+    """Of a model that reads sequences, which has no roles: how many events it reads."""
+    return HistorySpec((), 1.0, settings.option("length"), 0)
 
 
 def positives_of(data: Dataset, rows: Rows) -> Positives:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gmlfm.data.attributes import AttributeTable
+from gmlfm.data.attributes import AttributeTable, FieldCode, with_roles
 from gmlfm.data.encoding import Encoded
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.refitting import RefittedData
@@ -24,8 +24,9 @@ from gmlfm.evaluation.protocols import evaluate_labels, rank_sampled
 from gmlfm.fitting.held_out import held_out
 from gmlfm.fitting.labels import centre_and_spread
 from gmlfm.fitting.plan import FitPlan
-from gmlfm.fitting.run import FittedRun, Refit
+from gmlfm.fitting.run import FittedRun, Refit, sequence_spec, spec_of
 from gmlfm.models.base import FitInputs, FitReport, Layout, Model, Positives, Ratings
+from gmlfm.training.sampling.history_shards import HistoryShards
 from gmlfm.training.sampling.shards import ShardBatches
 from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import Validate
@@ -35,43 +36,46 @@ _PARTS = {Refit.NONE: (TRAIN,), Refit.VALIDATION: (TRAIN, VALIDATION), Refit.ALL
 
 class ShardPlan(FitPlan):
     def __init__(self, data: PreparedData, settings: Settings, split: str, options: dict[str, Any], device: str) -> None:
-        super().__init__(settings.without_history(), device)
+        super().__init__(settings, device)
         if options or split not in (data.info.split, AUTO):
             raise OptionError(f"{data.folder} is split already ({data.info.split}); leave the split out, or prepare it anew.")
         if settings.task == "implicit" or settings.preset == "paper":
             raise OptionError("a prepared folder serves the tasks topn and rating, without the preset 'paper'.")
-        if settings.history.roles:
-            raise OptionError(
-                f"history is '{settings.history.history}', which training from a prepared folder does not read; leave it out, "
-                "or train from the data in memory."
-            )
-        needs_order = settings.info.cls.needs_order(settings.options)
-        if needs_order and "time" not in data.info.columns:
-            raise OptionError(f"{needs_order}, but {data.folder} was prepared from data without times; leave it out.")
         if settings.info.cls.inputs.labels:
             raise OptionError(f"the model '{settings.model}' learns user by user and cannot read a prepared folder.")
-        if settings.info.cls.reads_sequences:
-            raise OptionError(
-                f"the model '{settings.model}' reads users' events in order, which a prepared folder does not keep together; "
-                "train it from the data themselves."
-            )
         if settings.task == "rating" and "label" not in data.info.columns:
             raise DataError(f"{data.folder} has no label, which the task 'rating' predicts.")
         self.data = data
-        self._refitted: RefittedData | None = None
+        self._views: dict[Refit, PreparedData] = {}
         self._protocol = ""
+        if settings.may_read_history:
+            self.settings = settings.for_data(
+                is_ordered=data.is_ordered,
+                n_candidates=int(data.occurrences.is_seen.sum()),
+                changes_with_time=data.row_bounds is not None,
+            )
         _ = data.values  # a folder that is not complete is refused before training rather than after
         self._label_scale = (0.0, 1.0)
         if settings.task == "rating":
             self._label_scale = centre_and_spread(np.concatenate(list(self._labels())))
 
     def selection_inputs(self) -> FitInputs:
-        return self._inputs(self.data, _PARTS[Refit.NONE])
+        return self._inputs(Refit.NONE)
 
     def refit_inputs(self, refit: Refit) -> FitInputs:
         """Encoded anew: ids and context values that the training part alone lacks have rows of their own."""
-        self._refitted = RefittedData(self.data, _PARTS[refit])
-        return self._inputs(self._refitted, _PARTS[refit])
+        return self._inputs(refit)
+
+    def _view(self, refit: Refit) -> PreparedData:
+        """The folder in the rows of the encoder of these parts; where a user has no row of their own, all others move."""
+        if refit not in self._views:
+            user_ids = self.settings.has_user_ids
+            is_folder = refit is Refit.NONE and user_ids
+            self._views[refit] = self.data if is_folder else RefittedData(self.data, _PARTS[refit], user_ids=user_ids)
+        return self._views[refit]
+
+    def _fields(self, data: PreparedData) -> tuple[FieldCode, ...]:
+        return with_roles(data.info.fields, self.settings.history.roles)
 
     def fingerprint(self) -> dict[str, Any]:
         return {"prepared": self.data.info.source_hash, "split": self.data.info.split}
@@ -81,18 +85,19 @@ class ShardPlan(FitPlan):
         return self._protocol
 
     def finish(self, model: Model, inputs: FitInputs, refit: Refit, report: FitReport) -> FittedRun:
-        trained_on = self.data if refit is Refit.NONE or self._refitted is None else self._refitted
-        data, split, encoder = restore(trained_on, self.settings.task)  # type: ignore[arg-type]
+        data, split, encoder = restore(self._view(refit), self.settings.task)  # type: ignore[arg-type]
+        encoder = encoder.with_roles(self.settings.history.roles)
         encoded = encoder.encode(data)
         limits, scale = self._limits(), self._label_scale
         run = FittedRun(self.settings, data, split, encoder, encoded, model, refit, report, limits, scale)
         model.attach(run.inputs)
-        if self._refitted is not None:
-            self._refitted.remove_cache()
+        for view in self._views.values():
+            if isinstance(view, RefittedData):
+                view.remove_cache()
         return run
 
     def validator(self, inputs: FitInputs) -> Validate | None:
-        sample = held_out(self.data, self.settings.task)
+        sample = held_out(self._view(Refit.NONE), self.settings.task)
         if sample is None:
             return None
         limits, is_missing = self._limits(), sample.items < 0
@@ -110,15 +115,37 @@ class ShardPlan(FitPlan):
 
         return validate
 
-    def _inputs(self, data: PreparedData, parts: tuple[int, ...]) -> FitInputs:
-        options, task, scale = self.settings.batches, self.settings.task, self._label_scale
+    def _inputs(self, refit: Refit) -> FitInputs:
+        data, fields = self._view(refit), self._fields(self._view(refit))
         return FitInputs(
-            Layout(data.info.fields),
+            Layout(fields),
             Encoded(data.users, _no_attributes(), data.items),
-            positives=lambda: self._positives(parts),
+            positives=lambda: self._positives(_PARTS[refit]),
             ratings=_no_ratings,
-            batches=lambda: ShardBatches(data, options, parts, task=task, label_scale=scale),
+            batches=lambda: self._batches(data, refit),
+            label_scale=self._label_scale,
+            history=spec_of(fields, self.settings),
+        )
+
+    def _batches(self, data: PreparedData, refit: Refit) -> ShardBatches:
+        settings, parts, fields = self.settings, _PARTS[refit], self._fields(data)
+        options, task, scale = settings.batches, settings.task, self._label_scale
+        reads_sequences, spec = settings.info.cls.reads_sequences, spec_of(fields, settings)
+        if reads_sequences:
+            spec = sequence_spec(settings)
+        if spec is None:
+            return ShardBatches(data, options, parts, task=task, label_scale=scale)
+        return HistoryShards(
+            data,
+            options,
+            spec,
+            settings.history,
+            parts,
+            task=task,
             label_scale=scale,
+            fields=fields,
+            shares_negatives=settings.shares_negatives,
+            reads_sequences=reads_sequences,
         )
 
     def _positives(self, parts: tuple[int, ...]) -> Positives:

@@ -13,8 +13,7 @@ from gmlfm.data.histories import Histories
 from gmlfm.data.times import in_order
 from gmlfm.errors import OptionError
 from gmlfm.fitting.labels import labelled
-from gmlfm.fitting.run import history_spec, learned_interactions
-from gmlfm.models.base import HistorySpec
+from gmlfm.fitting.run import history_spec, learned_interactions, sequence_spec
 from gmlfm.training.sampling.availability import negatives_at_times, row_availability, training_negatives
 from gmlfm.training.sampling.batches import Batches, LabelledBatches, RankingBatches
 from gmlfm.training.sampling.groups import IdRows
@@ -74,7 +73,7 @@ class TrainingRows:
         data, settings, task = self.data, self.settings, self.settings.task
         of_batches, spec, pieces = HistoryBatches, history_spec(encoder, settings), settings.history
         if settings.info.cls.reads_sequences:
-            of_batches, spec = SequenceBatches, HistorySpec((), 1.0, settings.option("length"), 0)
+            of_batches, spec = SequenceBatches, sequence_spec(settings)
             pieces = replace(pieces, history_dropout=0.0)
         assert spec is not None
         if task == "implicit":

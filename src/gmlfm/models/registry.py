@@ -236,6 +236,7 @@ def load_entry_points() -> None:
 register(
     "gml-fm",
     about="our form: an FM whose factors have weights and whose pairs count by how near they are, in a learned metric",
+    defaults={"history": "auto"},
 )(GatedGMLFM)
 register(
     "gml-fm-unit",
@@ -254,7 +255,7 @@ register(
     defaults={"transform": "mahalanobis"},
     searched=("k", "v_scale"),
 )(GMLFM)
-register("fm", about="the factorization machine")(FM)
+register("fm", about="the factorization machine", defaults={"history": "auto"})(FM)
 register("nfm", about="neural FM: bi-interaction pooling, then layers")(NFM)
 register("afm", about="attentional FM: a weight for each pair")(AFM)
 register("transfm", about="translation-based FM: distances from translated points")(TransFM)

@@ -26,8 +26,9 @@ from gmlfm.runs.description import WEIGHTS, card_of, describe, read_about
 from gmlfm.runs.layout import ABOUT, GENERATIONS, OLD_MODEL, clear_rests, holds_a_run, new_generation, remove_generation
 from gmlfm.runs.reading import held_for_reading
 from gmlfm.storage import WRITE_ERRORS, new_file, write_problem
+from gmlfm.training.history_options import NO_HISTORY
 from gmlfm.training.sampling.instances import redraw_instances
-from gmlfm.training.settings import Settings
+from gmlfm.training.settings import Settings, applicable
 
 _READS = 20  # so often a reader begins again, where the generation is gone before it can be held
 _PATIENCE = 10.0  # seconds in which readers of a generation that must go come to their end
@@ -143,6 +144,8 @@ def _generation_folder(folder: Path, about: dict[str, Any]) -> Path:
 
 def _run_without_weights(about: dict[str, Any], info: ModelInfo, model_folder: Path) -> FittedRun:
     settings_given = {name: value for name, value in about["settings"].items() if value is not None}
+    if applicable(info)["history"]:
+        settings_given = {"history": NO_HISTORY, **settings_given}  # runs of before there were any have none
     settings = replace(Settings.make(info, about["task"], settings_given), preset=about["preset"])
     data, split = load_saved_dataset(model_folder / "data"), load_split(model_folder / "data")
     if max(about["extra_items"], default=-1) >= len(data.items):

@@ -20,7 +20,7 @@ from gmlfm.models.base import ItemSide, UserSide
 from gmlfm.models.gradient import GradientModel
 from gmlfm.training.cold_start import moved_row
 from gmlfm.training.new_item_level import new_item_level
-from gmlfm.training.sampling.history_batches import HistoryBatches
+from gmlfm.training.sampling.history_batches import TargetBatches
 
 _USERS, _ITEMS, _DRAWS = 256, 1000, 8  # by which the level is found
 
@@ -28,12 +28,12 @@ _USERS, _ITEMS, _DRAWS = 256, 1000, 8  # by which the level is found
 class HistoryLevel:
     """One epoch's level of unknown items, of a model whose score is an inner product of two sides."""
 
-    def __init__(self, model: GradientModel, table: Tensor, batches: HistoryBatches, epoch: int) -> None:
+    def __init__(self, model: GradientModel, table: Tensor, batches: TargetBatches, epoch: int) -> None:
         self._model, self._table, self._batches = model, table, batches
         self._rng = np.random.default_rng([batches.options.seed, 14, epoch])
 
     @classmethod
-    def is_open(cls, model: GradientModel, batches: HistoryBatches) -> bool:
+    def is_open(cls, model: GradientModel, batches: TargetBatches) -> bool:
         """Whether ids are hidden in steps, so that the unknown item's row is to be set."""
         return batches.options.cold_start_rate > 0 and model.shares_negatives
 

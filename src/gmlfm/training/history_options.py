@@ -20,7 +20,8 @@ def _expected_roles(text: Any) -> str | None:
 
 @dataclass(frozen=True)
 class HistoryOptions:
-    """How a user's earlier items count. history: auto is all roles for top-n with times, and none otherwise."""
+    """How a user's earlier items count. history: auto is all roles for top-n with times, and none otherwise; a model whose
+    registration has it by default (models/registry.py) reads them unless it is told not to."""
 
     history: Annotated[
         str, Setting("roles in which earlier items stand on the user's side: auto, none, or a list", check=_expected_roles)

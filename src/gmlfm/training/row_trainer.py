@@ -25,9 +25,10 @@ from gmlfm.training.probe import Probe, Reading
 from gmlfm.training.rows import DENSE_OPTIMISERS, row_optimiser
 from gmlfm.training.sampling.batches import Batches, RankingBatches
 from gmlfm.training.sampling.groups import Batch
-from gmlfm.training.sampling.history_batches import HistoryBatches
-from gmlfm.training.sampling.sequence_batches import SequenceBatches
+from gmlfm.training.sampling.history_batches import HistoryBatches, TargetBatches
 from gmlfm.training.trainer import DivergedError, Observer, Trainer, under_prefix
+
+_READ_BY_ENGINE = (SequenceEngine, HistoryEngine)  # whose batches no Probe can score
 
 
 class RowTrainer(Trainer):
@@ -67,7 +68,7 @@ class RowTrainer(Trainer):
     def _weight_decay(self, batches: Batches | None) -> float:
         if batches is None:
             return self.options.weight_decay or 0.0
-        has_history = type(batches) is HistoryBatches
+        has_history = isinstance(batches, TargetBatches) and not batches.reads_sequences
         return self.options.decay_for(batches.steps_per_epoch, has_history=has_history)
 
     @property
@@ -92,17 +93,18 @@ class RowTrainer(Trainer):
         """Who takes this model's steps here: compiled kernels where there are some, else eager PyTorch."""
         if self._engine is None:
             parts = (self.model, self.rows, self.dense)
-            if isinstance(self._batches, SequenceBatches):
-                self._engine = SequenceEngine(*parts, self.options.loss, self._batches)
-            elif isinstance(self._batches, HistoryBatches):
+            if isinstance(self._batches, TargetBatches):
                 self._engine = self._history_engine(self._batches)
             else:
                 self._engine = make_engine(*parts, self.options, self._field_of_row)
         return self._engine
 
-    def _history_engine(self, batches: HistoryBatches) -> Engine:
-        """On a GPU all there is to a step stands there, where that fits."""
-        if self.device.type == "cuda" and fits(batches, self.model, self.rows, self.options.loss):
+    def _history_engine(self, batches: TargetBatches) -> Engine:
+        """On a GPU all there is to a step stands there, where that fits and is in memory at once."""
+        if batches.reads_sequences:
+            return SequenceEngine(self.model, self.rows, self.dense, self.options.loss, batches)
+        is_gpu = self.device.type == "cuda"
+        if is_gpu and isinstance(batches, HistoryBatches) and fits(batches, self.model, self.rows, self.options.loss):
             self._resident = ResidentHistories(batches, self.device)
             return HistoryGraphEngine(self.model, self.rows, self.dense, self._resident, batches, self._field_of_row)
         return HistoryEngine(self.model, self.rows, self.dense, self.options.loss, batches, self._field_of_row)
@@ -116,14 +118,14 @@ class RowTrainer(Trainer):
         engine, batches = self.engine, self._on_device()
         size, sampler = batches.groups_per_step, batches.cold_start_sampler(self.epoch)
         cold_start: ColdStartTrainer | HistoryLevel | None = None
-        if type(self.batches) is HistoryBatches:
-            if HistoryLevel.is_open(self.model, self.batches):
+        if isinstance(self.batches, TargetBatches):
+            if not self.batches.reads_sequences and HistoryLevel.is_open(self.model, self.batches):
                 cold_start = HistoryLevel(self.model, self.table, self.batches, self.epoch)
         elif sampler is not None:
             cold_start = ColdStartTrainer(self.model, self.table, engine, size, sampler, self._field_of_row, self.options.loss)
         for batch in batches.epoch(self.epoch):
             self._set_lr(n_done)
-            if self._probe is None and (isinstance(batch, Batch | DeviceBatch) or isinstance(engine, SequenceEngine)):
+            if self._probe is None and (isinstance(batch, Batch | DeviceBatch) or isinstance(engine, _READ_BY_ENGINE)):
                 self._begin_probe(batch if self.epoch == 0 else next(iter(batches.epoch(0))))
             for loss, n_instances in engine.run(batch, size):
                 self._check((loss,))
@@ -153,7 +155,7 @@ class RowTrainer(Trainer):
 
     def _begin_probe(self, batch: Any) -> None:
         """batch: the first one of epoch 0, in a resumed training too."""
-        if isinstance(self.engine, SequenceEngine):
+        if isinstance(self.engine, _READ_BY_ENGINE):
             self._probe, has_start = partial(self.engine.reading, batch), True
         else:
             probe = Probe(batch, self.device, self._field_of_row, self.options.loss)

@@ -121,10 +121,7 @@ class Settings:
             )
         if not _reads_history(self.info):
             return self
-        history = self.history.history
-        if history == AUTO_HISTORY:
-            is_on = self.task == "topn" and is_ordered and self.preset is None
-            history = ",".join(ROLES) if is_on else NO_HISTORY
+        history = self.history_for(is_ordered=is_ordered)
         if history == NO_HISTORY:
             return self.without_history()
         if not is_ordered:
@@ -136,6 +133,14 @@ class Settings:
         batches = settings._softmax_batches(n_candidates, changes_with_time)
         options = replace(settings.history, user_id=bool(settings.history.user_id))
         return replace(settings, batches=batches, history=options)
+
+    def history_for(self, *, is_ordered: bool) -> str:
+        """The roles that `history` stands for, or none; auto is all of them for top-n where it is known what came before a
+        row, but under a preset."""
+        if self.history.history != AUTO_HISTORY:
+            return self.history.history
+        is_on = self.task == "topn" and is_ordered and self.preset is None
+        return ",".join(ROLES) if is_on else NO_HISTORY
 
     def _softmax_batches(self, n_candidates: int, changes_with_time: bool) -> BatchOptions:
         """With as many negatives as a softmax wants, unless they are given."""
@@ -151,6 +156,20 @@ class Settings:
     def option(self, name: str) -> Any:
         """A setting of the model's own, as given or by default."""
         return self.options.get(name, self.info.declared[name].default)
+
+    @property
+    def may_read_history(self) -> bool:
+        """Whether the model can, so that it matters what the data say of what came before what."""
+        return self.info.cls.reads_sequences or self.has_history_settings
+
+    @property
+    def has_history_settings(self) -> bool:
+        return _reads_history(self.info)
+
+    @property
+    def has_user_ids(self) -> bool:
+        """Whether a user has a row of their own, of settings whose history is decided."""
+        return self.history.user_id is not False and not self.info.cls.reads_sequences
 
     @property
     def shares_negatives(self) -> bool:
@@ -220,13 +239,12 @@ def _reads_history(info: ModelInfo) -> bool:
     return bool(getattr(info.cls, "takes_history", False))
 
 
-def search_space(info: ModelInfo, task: str, *, has_history: bool = False) -> dict[str, Space]:
-    """What tuning may choose from: what training and batches offer, then the model's own.
-
-    has_history: what users did before is read in roles, which are searched, too; it is learned by the softmax over items.
-    """
+def search_space(info: ModelInfo, task: str, *, with_history: bool = False) -> dict[str, Space]:
+    """What tuning may choose from: what training and batches offer, then the model's own. with_history: of a model that reads
+    one, whose loss and negatives are settled, while there is the history to search."""
     readers = applicable(info)
     space: dict[str, Space] = {}
+    usual: dict[str, Space] = {}  # with what a history has by default among the choices
     for name in ("lr", "weight_decay", "cold_start_rate", "batch_size", "loss", "n_negatives"):
         declared = readers["training"].get(name) or readers["batches"].get(name)
         if declared is not None and declared.setting.search is not None:
@@ -237,15 +255,16 @@ def search_space(info: ModelInfo, task: str, *, has_history: bool = False) -> di
         if task == "implicit" and readers["batches"]:
             space["loss"] = Choice(("squared", "logistic"))
     own_losses = tuple(name for name in losses_of(info.cls) if task == "topn" or name not in grouped_losses(info))
-    if has_history:
-        space = {name: choices for name, choices in space.items() if name not in ("loss", "n_negatives")}
-        searched = {name: declared.setting.search for name, declared in readers["history"].items()}
-        space |= {name: choices for name, choices in searched.items() if choices is not None}
     if "loss" in space and isinstance(space["loss"], Choice):
         space["loss"] = Choice((*space["loss"].values, *own_losses))
-    for name in info.fixed:
+    if with_history:
+        searched = {name: declared.setting.search for name, declared in readers["history"].items()}
+        space |= {name: choices for name, choices in searched.items() if choices is not None}
+        own = {name: choices for name, choices in info.space.items() if isinstance(choices, Choice) and name in _WITH_HISTORY}
+        usual = {name: Choice(tuple(sorted({*choices.values, _WITH_HISTORY[name]}))) for name, choices in own.items()}
+    for name in (*info.fixed, *(("loss", "n_negatives") if with_history else ())):
         space.pop(name, None)
-    return {**space, **info.space}
+    return {**space, **info.space, **usual}
 
 
 def grouped_losses(info: ModelInfo) -> set[str]:
@@ -263,6 +282,9 @@ def settings_table(model: str | type[Model] | Model | None = None, task: str = "
     common = {"training": _TRAINING, "batches": _BATCHES, "history": _HISTORY}
     readers = common if info is None else {"model": info.declared, **applicable(info)}
     space = {} if info is None else search_space(info, task)
+    if info is not None and _reads_history(info) and task == "topn":
+        space |= search_space(info, task, with_history=True)
+    with_history = _with_history(info, task)
     rows: dict[str, dict[str, Any]] = {}
     for part, reader in readers.items():
         for name, declared in reader.items():
@@ -272,12 +294,27 @@ def settings_table(model: str | type[Model] | Model | None = None, task: str = "
                 "kind": declared.kind.__name__,
                 "default": "auto" if default is None else default,
                 "range": _range(declared, info, task),
-                "meaning": declared.setting.meaning,
+                "meaning": declared.setting.meaning + _otherwise(with_history, name, default),
                 "searched": (name in space) if info else declared.setting.search is not None,
                 "of": part,
             }
             rows.setdefault(name, row)
     return list(rows.values())
+
+
+def _with_history(info: ModelInfo | None, task: str) -> dict[str, Any]:
+    """The defaults of a model that can read a history, or of any, where it does."""
+    if info is None:
+        return _WITH_HISTORY
+    if not _reads_history(info):
+        return {}
+    return dict(Settings.make(info, task, {"history": ",".join(ROLES)}).to_dict()["settings"])
+
+
+def _otherwise(with_history: Mapping[str, Any], name: str, default: Any) -> str:
+    """What is said of a default that is another one where a history is read."""
+    is_same = name == "history" or with_history.get(name, default) == default
+    return "" if is_same else f"; with a history {with_history[name]}"
 
 
 def _range(declared: Declared, info: ModelInfo | None, task: str) -> str:

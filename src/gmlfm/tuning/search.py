@@ -19,7 +19,7 @@ from gmlfm.training.settings import Settings
 from gmlfm.tuning.fixed import fixed_settings
 from gmlfm.tuning.inputs import decided
 from gmlfm.tuning.rising import searched_epochs
-from gmlfm.tuning.spaces import search_space, space_as_json
+from gmlfm.tuning.spaces import defaults, search_space, space_as_json
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Search:
     @cached_property
     def space(self) -> dict[str, Space]:
         """What is tried: the model's search space without what is fixed."""
-        space = search_space(self.model, self.task, self.preset, bool(self.history))
+        space = search_space(self.model, self.task, self.preset, with_history=bool(self.history))
         if not is_ordered(self.data):  # there is nothing that could be more recent
             space.pop("half_life", None)
         epochs = searched_epochs(self._decided.training) if self.preset is None else None
@@ -76,6 +76,11 @@ class Search:
         settings = Settings.make(self.model, self.task, {**self.fixed, **chosen}, self.preset)
         roles = ",".join(decided(settings, self.data).history.roles)
         return Settings.make(self.model, self.task, {**settings.given, "history": roles}, self.preset) if roles else settings
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The first trial."""
+        return defaults(self.model, self.task, self.space, with_history=bool(self.history))
 
     @property
     def stamp(self) -> dict[str, Any]:

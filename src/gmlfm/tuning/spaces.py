@@ -11,7 +11,7 @@ import numpy as np
 
 from gmlfm.data.attributes import ROLES
 from gmlfm.models.registry import ModelInfo, model_info
-from gmlfm.models.settings import Choice, Real, Space
+from gmlfm.models.settings import Choice, Space
 from gmlfm.training.settings import Settings
 from gmlfm.training.settings import search_space as declared_space
 
@@ -25,46 +25,25 @@ _MOST_LISTED = 10_000  # a larger space hardly proposes a point twice
 Point = tuple[tuple[str, Any], ...]
 
 
-def search_space(model: str | ModelInfo, task: str, preset: str | None = None, has_history: bool = False) -> dict[str, Space]:
+def search_space(
+    model: str | ModelInfo, task: str, preset: str | None = None, *, with_history: bool = False
+) -> dict[str, Space]:
     """preset 'paper': the grid that the paper names, for the settings that the model has. A model that is not trained in
-    epochs is none of the paper's and keeps its own space. has_history: of a model that reads what users did before in roles;
-    a choice has its default then among its numbers."""
+    epochs is none of the paper's and keeps its own space. with_history: of a model that reads what users did before."""
     info = model if isinstance(model, ModelInfo) else model_info(model)
     if preset == "paper" and info.cls.learns_in_epochs:
         return {name: space for name, space in _PAPER.items() if name == "lr" or name in info.declared}
-    if not has_history:
-        return declared_space(info, task)
-    own = _default_values(info, task, ",".join(ROLES))
-    space = declared_space(info, task, has_history=True)
-    return {name: _with_value(choices, own[name]) if name in own else choices for name, choices in space.items()}
+    return declared_space(info, task, with_history=with_history)
 
 
-def defaults(model: str | ModelInfo, task: str, space: dict[str, Space], history: str = "") -> dict[str, Any]:
-    """The model's own defaults, as far as the space has them: the first trial, so that tuning never loses to them.
-
-    history: the roles in which it reads what users did before, which have defaults of their own.
-    """
+def defaults(model: str | ModelInfo, task: str, space: dict[str, Space], *, with_history: bool = False) -> dict[str, Any]:
+    """The model's own defaults, as far as the space has them: the first trial, so that tuning never loses to them."""
     info = model if isinstance(model, ModelInfo) else model_info(model)
-    values = _default_values(info, task, history)
+    history = {"history": ",".join(ROLES)} if with_history else {}
+    declared = {name: setting.default for name, setting in info.declared.items() if setting.has_default}
+    values = {**declared, **Settings.make(info, task, history).to_dict()["settings"]}
     chosen = {name: "auto" if values[name] is None else values[name] for name in space if name in values}
     return {name: value for name, value in chosen.items() if space[name].contains(value)}
-
-
-def _default_values(info: ModelInfo, task: str, history: str) -> dict[str, Any]:
-    declared = {name: setting.default for name, setting in info.declared.items() if setting.has_default}
-    given = {"history": history} if history else {}
-    return {**declared, **Settings.make(info, task, given).to_dict()["settings"]}
-
-
-def _with_value(choices: Space, value: Any) -> Space:
-    """A choice of numbers with one more."""
-    if isinstance(choices, Real) or isinstance(value, bool) or not isinstance(value, (int, float)) or choices.contains(value):
-        return choices
-    return Choice(tuple(sorted((*choices.values, value)))) if all(map(_is_number, choices.values)) else choices
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def n_points(space: Mapping[str, Space]) -> float:

@@ -23,7 +23,7 @@ from gmlfm.tuning.journal import Journal
 from gmlfm.tuning.outlook import SearchOutlook
 from gmlfm.tuning.rising import rises
 from gmlfm.tuning.search import Search
-from gmlfm.tuning.spaces import as_point, defaults, n_points, untried_point
+from gmlfm.tuning.spaces import as_point, n_points, untried_point
 from gmlfm.tuning.trial import run_trial
 
 Report = Callable[[str, int, float], None]  # what is done, trials so far, seconds so far
@@ -174,7 +174,7 @@ class Study:
         study.sampler = optuna.samplers.TPESampler(seed=seed * 100_003 + number, n_startup_trials=8)
         ended = self.ended
         if not ended and space:
-            study.enqueue_trial(defaults(self.search.model, self.search.task, space, self.search.history))
+            study.enqueue_trial(self.search.defaults)
         trial, chosen = self._ask()
         tried = {as_point(ended_trial.params) for ended_trial in ended}
         other = untried_point(space, tried, (seed, number)) if as_point(chosen) in tried else None

@@ -113,7 +113,9 @@ def test_fixed_negatives_stay_beside_their_positive(small_market: Path) -> None:
 @pytest.mark.parametrize("fresh", [True, False])
 def test_negatives_that_depend_on_time_come_from_the_host(fresh: bool) -> None:
     data, options = market(), BatchOptions(n_negatives=3, cold_start_rate=0.1, fresh=fresh)
-    plan = MemoryPlan(data, Settings.make("fm", "topn", {"n_negatives": 3, "fresh": fresh}), "global-time", {}, "cpu")
+    plan = MemoryPlan(
+        data, Settings.make("fm", "topn", {"n_negatives": 3, "fresh": fresh, "history": "none"}), "global-time", {}, "cpu"
+    )
     host = plan.selection_inputs().batches()
     assert isinstance(host, RankingBatches)
     assert host.options == options

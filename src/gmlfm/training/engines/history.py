@@ -25,9 +25,10 @@ from gmlfm.training.engines.history_ops import Columns, HistoryOps, Windows
 from gmlfm.training.engines.resting import draw_back
 from gmlfm.training.engines.row_updates import RowUpdates
 from gmlfm.training.objectives import objective_named
+from gmlfm.training.probe import Reading
 from gmlfm.training.rows import Distinct, RowOptimiser
 from gmlfm.training.sampling.batches import ALL_NEGATIVES
-from gmlfm.training.sampling.history_batches import HistoryBatch, HistoryBatches, training_items
+from gmlfm.training.sampling.history_batches import HistoryBatch, TargetBatches, training_items
 
 Ints = npt.NDArray[np.int32]
 
@@ -42,7 +43,7 @@ class _Step:
 
 
 class HistoryEngine:
-    """Steps of HistoryBatches."""
+    """Steps of TargetBatches."""
 
     takes_device_batches = False
 
@@ -52,7 +53,7 @@ class HistoryEngine:
         rows: RowOptimiser,
         dense: torch.optim.Optimizer,
         loss: str,
-        batches: HistoryBatches,
+        batches: TargetBatches,
         field_of_row: npt.NDArray[np.int16] | None = None,
     ) -> None:
         self.model, self.rows, self.dense, self.loss, self.spec = model, rows, dense, loss, batches.spec
@@ -64,19 +65,29 @@ class HistoryEngine:
         self._distinct_rows, self._distinct_items = Distinct(len(rows.table)), Distinct(len(self._items))
         self._column_of_item = np.full(len(self._items) + 1, -1, np.int32)  # behind the items one that is none
         self._drawn = np.empty(0, np.int32)
+        self._had_of: Ints | None = None
         self._ops = HistoryOps(batches.spec, self.device)
         self._updates = RowUpdates(rows, self._ops.parts)
         n_candidates = len(self._candidates)
         self._takes_all = self._n_negatives == ALL_NEGATIVES or self._n_negatives >= n_candidates
         if self._takes_all:
             self._catalogue = Catalogue(self._items, self._earlier, self._candidates, self._ids, self.spec, len(rows.table))
-            had = batches.histories
-            self._had_items = np.where(had.is_had, had.items, np.int32(len(self._items)))
 
     def run(self, batch: HistoryBatch, groups_per_step: int, loss: str | None = None) -> Iterator[tuple[float, int]]:
         yield self.step(batch), len(batch)
         if _shares(batch) and is_due(batch.seed[-1], self._hidden_rate):
             self.step(batch, hides=True)
+
+    @torch.no_grad()
+    def reading(self, batch: HistoryBatch, model: GradientModel, table: Tensor) -> Reading:
+        """What the engine's model and table give on a batch, without dropout of the model's. Leaves it in evaluation mode.
+        Whether all items score the same is not looked at."""
+        assert model is self.model
+        assert table is self.rows.table
+        model.eval()
+        rng = np.random.default_rng((*batch.seed, 0))
+        step = self._shared(batch, rng) if _shares(batch) else self._grouped(batch, rng)
+        return Reading(float(step.loss), is_constant=False)
 
     def step(self, batch: HistoryBatch, *, hides: bool = False) -> float:
         """hides: by softmax with the ids of all items hidden, so that attributes learn what ids would keep to themselves."""
@@ -142,8 +153,15 @@ class HistoryEngine:
         correction = 0.0 if self._takes_all else math.log(len(self._candidates) / len(drawn))
         target = of_item[batch.targets].astype(np.int64)
         if self._takes_all:
-            return Columns(of_item, target, self._had_items, batch.had.start, batch.had.stop, correction)
+            return Columns(of_item, target, self._items_had(batch), batch.had.start, batch.had.stop, correction)
         return Columns(of_item, target, *had_before(batch, of_item), correction)
+
+    def _items_had(self, batch: HistoryBatch) -> Ints:
+        """Of all events behind the batch, which are those of many batches: the item that the user had, or none of them."""
+        had = batch.had
+        if self._had_of is not had.items:
+            self._had_of, self._had_items = had.items, np.where(had.is_had, had.items, np.int32(len(self._items)))
+        return self._had_items
 
     def _grouped(self, batch: HistoryBatch, rng: np.random.Generator) -> _Step:
         """Each target beside negatives of its own, or alone with its label: any loss, any model that reads attributes."""

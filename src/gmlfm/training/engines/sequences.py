@@ -26,7 +26,7 @@ from gmlfm.training.objectives import objective_named
 from gmlfm.training.probe import Reading
 from gmlfm.training.rows import Distinct, RowOptimiser
 from gmlfm.training.sampling.batches import ALL_NEGATIVES
-from gmlfm.training.sampling.history_batches import HistoryBatch, HistoryBatches, training_items
+from gmlfm.training.sampling.history_batches import HistoryBatch, TargetBatches, training_items
 
 Ints = npt.NDArray[np.int32]
 _PROBED_ROWS = 64
@@ -54,12 +54,12 @@ class _Step:
 
 
 class SequenceEngine:
-    """Steps of SequenceBatches."""
+    """Steps of TargetBatches that read sequences."""
 
     takes_device_batches = False
 
     def __init__(
-        self, model: GradientModel, rows: RowOptimiser, dense: torch.optim.Optimizer, loss: str, batches: HistoryBatches
+        self, model: GradientModel, rows: RowOptimiser, dense: torch.optim.Optimizer, loss: str, batches: TargetBatches
     ) -> None:
         self.model, self.rows, self.dense, self.loss = model, rows, dense, loss
         self.device, self._length = rows.table.device, batches.spec.length

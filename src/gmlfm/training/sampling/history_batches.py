@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,7 +66,57 @@ class HistoryBatch:
         return len(self.targets)
 
 
-class HistoryBatches:
+class TargetBatches(ABC):
+    """What steps with histories are taken from: rows as targets with what their users did before.
+
+    encoded: of its users, of which batches have copies, and of all items. candidates: the items that shared negatives, or all,
+    are taken from. reads_sequences: whether a piece's events are one sequence.
+    """
+
+    encoded: Encoded
+    ids: IdRows
+    spec: HistorySpec
+    options: BatchOptions
+    candidates: Ints
+    reads_sequences = False
+
+    @property
+    @abstractmethod
+    def shares_negatives(self) -> bool:
+        """Whether the rows of a step share the items that their targets stand among."""
+
+    @property
+    @abstractmethod
+    def n_instances(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def groups_per_step(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def steps_per_epoch(self) -> int: ...
+
+    @abstractmethod
+    def epoch(self, number: int) -> Iterator[HistoryBatch]: ...
+
+    @abstractmethod
+    def draw_users(self, n: int, rng: np.random.Generator) -> UserSide:
+        """Some users with all that they did, each in the context of their latest row."""
+
+    def cold_start_sampler(self, number: int) -> None:
+        """Newcomers are ordinary users here; new items are trained for by steps of the engine's own."""
+        return
+
+
+def rows_per_step(options: BatchOptions, n_rows: int) -> int:
+    """Of a step with histories, by how many rows there are in all."""
+    if options.batch_size is not None:
+        return options.batch_size
+    return min(options.largest_batch or _LARGEST_BATCH, max(_SMALLEST_BATCH, n_rows // _STEPS_PER_EPOCH))
+
+
+class HistoryBatches(TargetBatches):
     """Every training row is a target, with the visible rows before it as history, never itself or later ones.
 
     What a step costs does not grow with what its users did before their windows, which is not copied. Of a share of the pieces
@@ -104,7 +155,6 @@ class HistoryBatches:
 
     @property
     def shares_negatives(self) -> bool:
-        """Whether the rows of a step share the items that their targets stand among."""
         return self._negatives is None and self._labels is None
 
     @property
@@ -113,26 +163,19 @@ class HistoryBatches:
 
     @property
     def groups_per_step(self) -> int:
-        if self.options.batch_size is not None:
-            return self.options.batch_size
-        largest = self.options.largest_batch or _LARGEST_BATCH
-        return min(largest, max(_SMALLEST_BATCH, self.n_instances // _STEPS_PER_EPOCH))
+        return rows_per_step(self.options, self.n_instances)
 
     @property
     def steps_per_epoch(self) -> int:
         return -(-self.n_instances // self.groups_per_step)
 
-    def cold_start_sampler(self, number: int) -> None:
-        """Newcomers are ordinary users here; new items are trained for by steps of the engine's own."""
-        return
-
     def draw_users(self, n: int, rng: np.random.Generator) -> UserSide:
-        """Some users with all that they did, each in the context of their latest row."""
         places = np.sort(rng.permutation(np.flatnonzero(np.diff(self.users, append=-1)))[:n])
         users = self.users[places]
         return UserSide(users, self.encoded.user_side(users, self.rows[places]), self.histories.complete(users))
 
-    def epoch(self, number: int) -> Iterator[HistoryBatch]:
+    def epoch(self, number: int, first_step: int = 0) -> Iterator[HistoryBatch]:
+        """first_step: how many steps of the epoch came before these, where the rows are but some of it."""
         rng = np.random.default_rng([self.options.seed, 10, number])
         starts = self._piece_starts(rng)
         order = rng.permutation(len(starts) - 1)
@@ -142,7 +185,7 @@ class HistoryBatches:
         for step, (begin, end) in enumerate(itertools.pairwise(cuts)):
             if begin < end:
                 chosen = order[begin:end]
-                yield self._batch(starts[chosen], starts[chosen + 1], rng, (self.options.seed, 12, number, step))
+                yield self._batch(starts[chosen], starts[chosen + 1], rng, (self.options.seed, 12, number, first_step + step))
 
     def _piece_starts(self, rng: np.random.Generator) -> Longs:
         """Where pieces begin among the rows, cut anew each epoch; the end of the last one behind them."""

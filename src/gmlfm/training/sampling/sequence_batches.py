@@ -14,6 +14,7 @@ class SequenceBatches(HistoryBatches):
     has half of a full sequence before it at least: where such a user is scored, the sequence is full.
     """
 
+    reads_sequences = True
     copies_all_events = True  # its mask is of all that a piece's user had
 
     def _piece_starts(self, rng: np.random.Generator) -> Longs:

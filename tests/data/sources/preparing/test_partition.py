@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from gmlfm import Dataset, Schema, load_dataset
 from gmlfm.data.restoring import restore
 from gmlfm.data.sources.preparing import prepare
 from gmlfm.errors import DataError, GmlfmError, SchemaError
+from gmlfm.fitting import fit
+from gmlfm.training.settings import Settings
 
 
 @pytest.mark.parametrize(
@@ -140,12 +143,44 @@ def test_targets_are_those_of_memory(tmp_path: Path, suffix: str, repeats: str, 
         return sorted(frame.select(sorted(frame.columns)).rows(), key=repr)
 
     assert named(restored) == named(data)
-    assert restored.schema.interactions.ties == "file"
-    n_alone = data.history_rows.height - int(data.history_rows["is_had"].sum())
-    note = f"{n_alone:,} rows are events that count as history alone; a prepared folder does not keep them yet."
-    assert note in prepared.info.notes
-    assert (n_alone > 0, restored.history_rows.height) == (True, 0)
+    spec = restored.schema.interactions
+    assert spec.ties == "file"
+    of_kinds = (spec.event is not None, spec.targets, spec.history_events)
+    assert of_kinds == (True, data.schema.interactions.targets, data.schema.interactions.history_events)
+    assert data.history_rows.height > int(data.history_rows["is_had"].sum())
+    assert history_of(restored) == history_of(data)
     assert set(data.warnings) - {warning for warning in data.warnings if "label" in warning} <= set(prepared.info.notes)
+
+
+def history_of(data: Dataset) -> list[tuple[object, ...]]:
+    """The rows that count as history alone, by ids, each with how many rows of its user stand before it."""
+    rows = []
+    for user, item, before, is_had, time in data.history_rows.select("user", "item", "before", "is_had", "time").iter_rows():
+        n_own = int((data.user_numbers[:before] == user).sum())
+        rows.append((data.users.ids[user], data.items.ids[item], n_own, is_had, time))
+    return sorted(rows, key=repr)
+
+
+def test_users_with_history_alone_are_kept_in_a_shard_of_their_own(tmp_path: Path) -> None:
+    """Their bucket has no interactions, and its shard is read as any."""
+    buyers = [f"u{user}" for user in range(90) if zlib.crc32(f"u{user}".encode()) % 4 == 1]
+    rows = [(user, f"i{n}", n, "buy") for user in buyers for n in range(len(user) % 3 + 3)]
+    rows += [(f"c{user}", f"i{n}", n, "click") for user in range(400) for n in range(4)]
+    frame = pl.DataFrame(rows, schema=["u", "i", "t", "e"], orient="row")
+    with_time = frame.with_columns(stars=pl.lit(5), on=pl.lit("a"))
+    schema = write_events(tmp_path, 'targets = ["buy"]')
+    with_time.write_csv(tmp_path / "e.csv")
+    prepared = prepare(schema, tmp_path, tmp_path / "out", split="leave-one-out", rows_per_bucket=-(-len(rows) // 4))
+    n_rows = [shard.rows for shard in prepared.info.interactions]
+    assert [n > 0 for n in n_rows] == [False, True, False, False]
+    restored, data = restore(prepared)[0], load_dataset(tmp_path)
+    assert history_of(restored) == history_of(data)
+    assert restored.history_rows.height == 1600
+    settings = Settings.make("fm", "topn", {"k": 2, "epochs": 1, "threads": 1, "history": "last"})
+    run = fit(prepared, settings)
+    assert np.isfinite(run.curve[0]["loss"])
+    clicked = run.histories.complete(run.encoder.user_numbers(["c7"])).items
+    assert sorted(run.data.items.ids.gather(clicked).to_list()) == ["i0", "i1", "i2", "i3"]
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])

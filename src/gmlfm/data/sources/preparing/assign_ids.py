@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from gmlfm.data.building import merge_repeats, merged_warning
+from gmlfm.data.events import history_alone
 from gmlfm.data.schema import SideSchema
 from gmlfm.data.sources.preparing.partition import partition_rows
 from gmlfm.data.sources.preparing.plan import Bucket, Plan, count_work, read_all, read_done
@@ -39,7 +40,8 @@ def assign_item_ids(plan: Plan) -> list[Bucket]:
 
 
 def assign_user_ids(plan: Plan) -> list[Bucket]:
-    """Number the users of each bucket; its interactions, repeats merged, become rows.parquet."""
+    """Number the users of each bucket; its interactions, repeats merged, become rows.parquet, and what is history alone
+    history.parquet."""
     buckets: list[Bucket] = []
     start = 0
     n_merged = 0
@@ -72,20 +74,27 @@ def _with_numbers(rows: pl.DataFrame, column: str, side: pl.DataFrame, start: in
 
 
 def _write_shard(plan: Plan, rows: pl.DataFrame, folder: Path) -> int:
-    """Write a bucket's interactions in the order of the source; returns how many repeats were merged."""
-    if "is_target" in rows.columns:
-        marks = [] if plan.schema.interactions.has_targets_beside_history else ["is_history"]
-        rows = rows.filter("is_target").drop("is_target", *marks)
-        if rows.height == 0:
-            return 0  # its users have history alone
-    rows = rows.sort("position")
+    """Write a bucket's interactions in the order of the source, and beside them the rows that count as history alone, as a
+    Dataset in memory has both; returns how many repeats were merged."""
+    rows, spec = rows.sort("position"), plan.schema.interactions
+    if "is_target" not in rows.columns:
+        rows = rows.with_columns(pl.lit(True).alias("is_target"), pl.lit(True).alias("is_history"))
+    marks = [] if spec.has_targets_beside_history and spec.event is not None else ["is_history"]
     context_names = [name for name in rows.columns if name.startswith("context ")]
-    table, context = rows.drop(context_names, "position"), rows.select(context_names)
-    if plan.schema.interactions.repeats == "merge":
-        table, context, _ = merge_repeats(table, context)
+    targets = rows.filter("is_target")
+    table, context = targets.drop(context_names, "position", "is_target", *marks), targets.select(context_names)
+    places, others = (flags.arg_true().to_numpy().astype(np.int64) for flags in (rows["is_target"], ~rows["is_target"]))
+    kept, repeats = places, np.empty(0, np.int64)
+    if spec.repeats == "merge" and table.height:
+        table, context, latest = merge_repeats(table, context)
+        kept = places[latest]
+        counts = (targets["positive"] & targets["is_history"]).to_numpy()
+        repeats = np.setdiff1d(places[counts], kept, assume_unique=True)
     with_context = table.with_columns(context.iter_columns()) if context_names else table
     with_context.write_parquet(folder / "rows.parquet", compression="lz4")
-    return rows.height - table.height
+    if len(repeats) + len(others):
+        history_alone(rows, kept, repeats, others).write_parquet(folder / "history.parquet", compression="lz4")
+    return targets.height - table.height
 
 
 def _bucket_rows(plan: Plan, name: str, number: int) -> pl.DataFrame | None:

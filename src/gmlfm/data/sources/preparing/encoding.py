@@ -12,7 +12,7 @@ from gmlfm.data.attributes import Part
 from gmlfm.data.encoding import Encoder
 from gmlfm.data.prepared import ShardInfo, unpadded
 from gmlfm.data.sources.preparing.plan import Bucket, Plan, read_done, read_work
-from gmlfm.data.sources.preparing.splitting import Splitter, n_shards, read_rows
+from gmlfm.data.sources.preparing.splitting import Splitter, n_shards, read_history, read_rows
 from gmlfm.data.split_rules import repeats_note
 from gmlfm.data.splits import TEST, TRAIN, VALIDATION
 from gmlfm.storage import new_file
@@ -76,6 +76,18 @@ def encode_side(
 def _listed_type(plan: Plan) -> pl.DataType:
     done = read_done(plan.work / "items" / "done.json")
     return pl.Float64() if done["listed_is_float"] else pl.Int64()
+
+
+def write_history(plan: Plan) -> tuple[ShardInfo, ...]:
+    """The rows that count as history alone, of each shard of interactions that has some under its name."""
+    shards = []
+    for number in range(n_shards(plan)):
+        rows = read_history(plan, number)
+        if rows is not None:
+            shards.append(ShardInfo(f"{number:05d}", rows.height))
+            with new_file(plan.out / "history" / f"{number:05d}.parquet") as draft:
+                rows.write_parquet(draft)
+    return tuple(shards)
 
 
 def encode_interactions(plan: Plan, splitter: Splitter, encoder: Encoder, widths: dict[str, int]) -> tuple[ShardInfo, ...]:

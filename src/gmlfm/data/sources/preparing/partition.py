@@ -135,10 +135,6 @@ def partition_interactions(plan: Plan) -> None:
     if n_rows > n_used:
         notes.append(left_out_note(n_rows - n_used, n_rows, spec.where))
     notes += tally.notes()
-    if tally.n_alone:
-        notes.append(
-            f"{tally.n_alone:,} rows are events that count as history alone; a prepared folder does not keep them yet."
-        )
     if n_lost:
         notes.append(f"{n_lost:,} row(s) of the interactions have no user or no item; left out, as tolerate allows.")
     id_types = {side: "integer" if _all_integer(plan, side, types[side]) else "text" for side in types}

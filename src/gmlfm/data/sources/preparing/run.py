@@ -14,7 +14,7 @@ from gmlfm.data.prepared import CACHE, FORMAT, PreparedData, PreparedInfo, Shard
 from gmlfm.data.schema import Schema
 from gmlfm.data.sources.chunks import count_rows
 from gmlfm.data.sources.preparing.assign_ids import assign_item_ids, assign_user_ids
-from gmlfm.data.sources.preparing.encoding import encode_interactions, encode_side
+from gmlfm.data.sources.preparing.encoding import encode_interactions, encode_side, write_history
 from gmlfm.data.sources.preparing.learning import learn
 from gmlfm.data.sources.preparing.partition import partition_interactions, partition_side
 from gmlfm.data.sources.preparing.plan import Bucket, Plan, Step, read_done
@@ -109,7 +109,7 @@ def _run(plan: Plan) -> PreparedData:
     item_shards = encode_side(plan, "items", "item", items, encoder, id_rows["item"], widths)
     user_shards = encode_side(plan, "users", "user", users, encoder, id_rows["user"], widths)
     shards = encode_interactions(plan, splitter, encoder, widths)
-    return _finish(plan, splitter, encoder, widths, user_shards, item_shards, shards)
+    return _finish(plan, splitter, encoder, widths, user_shards, item_shards, shards, write_history(plan))
 
 
 def _pieces(n_rows: int, rows_per_bucket: int) -> tuple[int, int]:
@@ -128,7 +128,7 @@ def _begin(plan: Plan) -> None:
     path = plan.work / "stamp.json"
     if path.exists() and path.read_bytes() != stamp.encode():
         # The files have changed since, or they were partitioned otherwise: the intermediate files are of no use.
-        for name in (".work", "users", "items", "interactions"):
+        for name in (".work", "users", "items", "interactions", "history"):
             shutil.rmtree(plan.out / name, ignore_errors=True)
         plan.notes.append("an unfinished preparation of other data was thrown away.")
     write_text(path, stamp)
@@ -146,12 +146,13 @@ def _finish(
     users: tuple[ShardInfo, ...],
     items: tuple[ShardInfo, ...],
     shards: tuple[ShardInfo, ...],
+    history: tuple[ShardInfo, ...],
 ) -> PreparedData:
     with new_file(plan.out / "values.parquet") as draft:
         encoder.values_table().write_parquet(draft)
     columns = scan_parquet(plan.out / "interactions" / f"{shards[0].name}.parquet").collect_schema()
     done = read_done(plan.work / "interactions" / "done.json")
-    by_folder = {"users": users, "items": items, "interactions": shards}
+    by_folder = {"users": users, "items": items, "interactions": shards, "history": history}
     files = ["values.parquet", *(f"{name}/{shard.name}.parquet" for name, listed in by_folder.items() for shard in listed)]
     info = PreparedInfo(
         name=plan.schema.name,
@@ -166,11 +167,15 @@ def _finish(
         users=users,
         items=items,
         interactions=shards,
+        history=history,
         user_id_type=done["user"],
         item_id_type=done["item"],
         sells_once=splitter.sells_once,
         repeats=plan.schema.interactions.repeats,
         ties=plan.schema.interactions.ties,
+        event=plan.schema.interactions.event is not None,
+        targets=plan.schema.interactions.targets,
+        history_events=plan.schema.interactions.history_events,
         min_count=dict(plan.schema.min_count),
         checksums={file: sha256_of(plan.out / file) for file in files},
         notes=tuple(dict.fromkeys([*_side_notes(plan), *done["notes"], *plan.notes])),
@@ -181,7 +186,7 @@ def _finish(
 
 def _close(out: Path) -> PreparedData:
     with reporting_write_errors(out):
-        for folder in (out, *(out / name for name in ("users", "items", "interactions", CACHE))):
+        for folder in (out, *(out / name for name in ("users", "items", "interactions", "history", CACHE))):
             for draft in folder.glob(".*.*"):
                 draft.unlink()  # what a killed try was writing
     prepared = PreparedData(out)

@@ -117,7 +117,16 @@ def n_shards(plan: Plan) -> int:
 
 def read_rows(plan: Plan, shard: int, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """A shard's numbered rows, all of them or some columns; times have the same type in every shard."""
-    rows = read_work(_files(plan)[shard], None if columns is None else list(columns))
+    return _with_time_type(plan, read_work(_files(plan)[shard], None if columns is None else list(columns)))
+
+
+def read_history(plan: Plan, shard: int) -> pl.DataFrame | None:
+    """The rows of a shard's users that count as history alone; None where there are none."""
+    path = _files(plan)[shard].with_name("history.parquet")
+    return _with_time_type(plan, read_work(path)) if path.exists() else None
+
+
+def _with_time_type(plan: Plan, rows: pl.DataFrame) -> pl.DataFrame:
     if "time" not in rows.columns:
         return rows
     done = read_done(plan.work / "interactions" / "done.json")
