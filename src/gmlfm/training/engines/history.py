@@ -60,7 +60,6 @@ class HistoryEngine:
         self.device, self._field_of_row = rows.table.device, field_of_row
         self._items, self._earlier = training_items(batches.encoded.item, batches.ids), batches.encoded.item
         self._ids, self._candidates = batches.ids, batches.candidates
-        self._n_rows = batches.n_instances
         self._n_negatives, self._hidden_rate = batches.options.n_negatives, batches.options.cold_start_rate
         self._distinct_rows, self._distinct_items = Distinct(len(rows.table)), Distinct(len(self._items))
         self._column_of_item = np.full(len(self._items) + 1, -1, np.int32)  # behind the items one that is none
@@ -100,8 +99,7 @@ class HistoryEngine:
             assert step.leaf.grad is not None
             self._updates.step(step.numbers, step.leaf.detach(), step.leaf.grad)
             self.dense.step()
-            if self.rows.weight_decay:
-                draw_back(self.model, self.rows.lr, self._n_rows)
+            draw_back(self.model, self.rows.lr, self.rows.weight_decay)
         return result
 
     def _shared(self, batch: HistoryBatch, rng: np.random.Generator, *, hides: bool = False) -> _Step:

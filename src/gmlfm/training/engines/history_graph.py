@@ -218,8 +218,7 @@ class HistoryGraphEngine:
                 parameter.grad = of_parameter
             if self._parameters:
                 self._dense.step()
-                if self._rows.weight_decay:
-                    draw_back(self._model, self._lr, self._data.n_instances)
+                draw_back(self._model, self._lr, self._rows.weight_decay)
             if not hides:
                 self._loss += loss.detach()
 
