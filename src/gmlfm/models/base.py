@@ -198,6 +198,7 @@ class Model(ABC):
 
     tasks: ClassVar[frozenset[str]] = frozenset(TASKS)
     inputs: ClassVar[Inputs] = Inputs()
+    reads_users: ClassVar[bool] = True  # otherwise a score is the same for all users
     learns_in_epochs: ClassVar[bool] = False  # validation chooses how many
     caches_items: ClassVar[bool] = False  # score_all keeps the items' half of a score, which makes it cheaper than score_pairs
     shares_negatives: ClassVar[bool] = False  # a softmax can be over items that all rows of a step share

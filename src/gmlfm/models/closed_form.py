@@ -6,7 +6,7 @@ import copy
 from abc import abstractmethod
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,9 @@ from gmlfm.data.attributes import Role
 from gmlfm.data.histories import History
 from gmlfm.errors import OptionError
 from gmlfm.models.base import FitInputs, FitReport, Floats, Inputs, Ints, ItemSide, Model, Plan, UserSide
-from gmlfm.models.settings import Choice, Setting
+from gmlfm.models.settings import BEFORE, TRAINING, Choice, Setting
 from gmlfm.models.terms import EarlierTerms, Terms
 
-BEFORE: Final = "before"
-TRAINING: Final = "training"
 HalfLife = Annotated[
     float,
     Setting(
@@ -31,10 +29,6 @@ HalfLife = Annotated[
         words={"none": 0},
         search=Choice((0.0, 2.5, 5.0, 10.0, 20.0, 50.0, 100.0)),
     ),
-]
-UserRows = Annotated[
-    Literal["before", "training"],
-    Setting("which of a user's rows count when scoring: those before the scored row, or the training rows as a set"),
 ]
 
 

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from gmlfm.errors import DataError
 from gmlfm.models.base import Floats, Ints
-from gmlfm.models.closed_form import BEFORE, HalfLife, HistoryModel, UserRows
-from gmlfm.models.settings import Real, Setting
+from gmlfm.models.closed_form import HalfLife, HistoryModel
+from gmlfm.models.settings import BEFORE, Real, Setting, UserRows
 from gmlfm.storage import free_memory
 
 _LARGEST_IN_DOUBLE = 10_000

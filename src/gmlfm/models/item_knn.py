@@ -17,8 +17,8 @@ from scipy import sparse
 from torch import Tensor
 
 from gmlfm.models.base import Floats, Ints
-from gmlfm.models.closed_form import BEFORE, HalfLife, HistoryModel, UserRows, saved_matrix
-from gmlfm.models.settings import Choice, Setting
+from gmlfm.models.closed_form import HalfLife, HistoryModel, saved_matrix
+from gmlfm.models.settings import BEFORE, Choice, Setting, UserRows
 
 _ITEMS_PER_BLOCK = 2_000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from gmlfm.models.closed_form import ClosedFormModel
 
 
 class Popularity(ClosedFormModel):
+    reads_users: ClassVar[bool] = False
+
     def __init__(self) -> None:
         self._counts = np.empty(0, np.float32)
 

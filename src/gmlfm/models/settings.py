@@ -12,7 +12,7 @@ import math
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -225,6 +225,12 @@ def _shown(value: Any) -> str:
 
 
 # Settings that several models share.
+BEFORE: Final = "before"
+TRAINING: Final = "training"
+UserRows = Annotated[
+    Literal["before", "training"],
+    Setting("which of a user's rows count when scoring: those before the scored row, or the training rows as a set"),
+]
 Factors = Annotated[int, Setting("factors of each attribute", least=1, most=10_000, search=Choice((8, 16, 32, 64, 128)))]
 Scale = Annotated[
     float, Setting("standard deviation of the factors at the start of training", least=0, search=Choice((0.01, 0.1)))

@@ -16,9 +16,8 @@ from gmlfm.data.dataset import Dataset
 from gmlfm.data.histories import is_ordered
 from gmlfm.errors import OptionError
 from gmlfm.models.base import Layout
-from gmlfm.models.closed_form import BEFORE, TRAINING
-from gmlfm.models.popularity import Popularity
 from gmlfm.models.registry import ModelInfo, model_info
+from gmlfm.models.settings import BEFORE, TRAINING
 from gmlfm.training.history_options import AUTO_HISTORY, NO_HISTORY
 from gmlfm.training.settings import Settings, applicable
 
@@ -45,7 +44,7 @@ def way_to_read(info: ModelInfo) -> Way:
         return "rows"
     if applicable(info)["history"]:
         return "roles"
-    if issubclass(info.cls, Popularity):
+    if not info.cls.reads_users:
         return "floor"
     return "always" if info.cls.inputs.history and not info.cls.learns_in_epochs else "nothing"
 

@@ -207,14 +207,14 @@ def marked(points: Sequence[Point]) -> tuple[Point, ...]:
     best: dict[int, list[Axis]] = {number: [] for number in range(len(points))}
     for axis in AXES:
         costs = [getattr(point, axis) for point in points]
-        there = [number for number, cost in enumerate(costs) if cost is not None]
-        for number in there:
+        priced = [number for number, cost in enumerate(costs) if cost is not None]
+        for number in priced:
             own, quality = costs[number], points[number].quality
             is_beaten = any(
                 costs[other] <= own
                 and points[other].quality >= quality
                 and (costs[other] < own or points[other].quality > quality)
-                for other in there
+                for other in priced
             )
             if not is_beaten:
                 best[number].append(axis)

@@ -18,7 +18,6 @@ from torch import Tensor
 from gmlfm.data.histories import ranges
 from gmlfm.kernels.spec import SumsSpec
 from gmlfm.models.gradient import Attributes, GradientModel
-from gmlfm.models.pairwise import PairwiseModel
 from gmlfm.training.engines.history_catalogue import Catalogue, at_level_of, is_due
 from gmlfm.training.engines.resting import draw_back
 from gmlfm.training.rows import RowAdam, RowOptimiser
@@ -47,12 +46,11 @@ class RowNumbers:
 
 def fits(batches: HistoryBatches, model: GradientModel, optimiser: RowOptimiser, loss: str) -> bool:
     """Whether this engine can take the steps."""
-    spec, n_columns = model.kernel_spec(), len(batches.candidates)
+    spec, width, n_columns = model.kernel_spec(), model.item_vector_width, len(batches.candidates)
     takes_all = batches.options.n_negatives == ALL_NEGATIVES or batches.options.n_negatives >= n_columns
     return (
-        isinstance(model, PairwiseModel)
-        and model.decomposes
-        and model.side_width <= _WIDEST
+        width is not None
+        and width <= _WIDEST + 1
         and not (isinstance(spec, SumsSpec) and (spec.translated or spec.user_l2 or spec.item_l2))
         and type(optimiser) is RowAdam
         and loss == "softmax"
