@@ -113,3 +113,16 @@ def test_a_rank_above_k_and_a_negative_one_are_refused() -> None:
         GatedGMLFM(4, rank=-1)
     with pytest.raises(OptionError, match="rank is 5, but k is 4"):
         GatedGMLFM(4, rank=5)
+
+
+def test_by_default_the_rank_is_at_most_k() -> None:
+    assert [GatedGMLFM(k).rank for k in (2, 4, 64)] == [2, 4, 4]
+
+
+@pytest.mark.parametrize("k", [3, 8, 64])
+def test_a_row_is_transformed_to_the_same_bits_whichever_rows_stand_beside_it(k: int) -> None:
+    model, rows = random_model(k, rank=2), torch.randn(50, 1 + k, generator=torch.Generator().manual_seed(0))
+    whole = model.transform_rows(rows)
+    assert all(
+        torch.equal(model.transform_rows(rows[n : n + size]), whole[n : n + size]) for size in (2, 5, 40) for n in (0, 7)
+    )

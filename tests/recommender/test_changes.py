@@ -21,9 +21,10 @@ from tests.recommender.conftest import QUICK
 NEW = pl.DataFrame(
     {"item": ["n-red", "n-blue"], "colour": ["red", "blue"], "price": [3.0, 3.0], "tags": [["x", "red"], ["x", "blue"]]}
 )
-# A name for each way in which a model forgets: rows, a graph, a fit in closed form, adaptation to ratings.
+# A name for each way in which a model forgets: rows, histories alone, a graph, a fit in closed form, adaptation to ratings.
 FORGETTING: dict[str, dict[str, Any]] = {
-    "gml-fm": {**QUICK, "epochs": 2},
+    "gml-fm": {**QUICK, "epochs": 2, "history": "none"},
+    "fm": {**QUICK, "epochs": 2, "history": "auto"},
     "nfm": {**QUICK, "epochs": 2},
     "ngcf": {"k": 8, "epochs": 2, "threads": 1, "lr": 0.02},
     "ease": {},

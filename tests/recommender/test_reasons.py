@@ -154,8 +154,8 @@ def test_taking_an_attribute_away_changes_the_score_by_its_terms(name: str, boar
         assert explanation.score - float(without) == pytest.approx(expected, abs=2e-5)
 
 
-def test_a_pair_is_weight_times_distance(explained: Recommender) -> None:
-    explanation = explained.explain("u1", "i1")
+def test_a_pair_is_weight_times_distance(board: Dataset) -> None:
+    explanation = Recommender("gml-fm-unit", **QUICK).fit(board).explain("u1", "i1")
     pairs = [term for term in explanation.terms if term.kind == "pair"]
     assert len(pairs) == 7 * 6 // 2  # user, team; item, colour, price, two tags
     for term in pairs:
@@ -226,8 +226,14 @@ def test_directions_are_those_of_m(board: Dataset, explained: Recommender) -> No
     values = torch.linalg.eigvalsh(matrix.T @ matrix)
     assert table.filter(pl.col("direction") == 1)["share"][0] == pytest.approx(float(values[-1] / values.sum()))
     assert table.height == 10
-    with pytest.raises(OptionError, match="gml-fm-md has"):
-        explained.directions()
+    matrix = explained.fitted.model.state_dict()["dense.matrix"].double()
+    values = torch.linalg.eigvalsh(matrix.T @ matrix)
+    shares = explained.directions(1)["share"]
+    assert shares[0] == pytest.approx(float(values[-1] / values.sum()))
+    for name, settings in (("gml-fm-unit", {}), ("gml-fm", {"rank": 0})):
+        without = Recommender(name, **{**QUICK, "epochs": 1, **settings}).fit(board)
+        with pytest.raises(OptionError, match=f"'{name}' has no matrix M here; gml-fm and gml-fm-md have one"):
+            without.directions()
 
 
 @pytest.mark.parametrize("name", ["gml-fm-md", "transfm"])

@@ -73,7 +73,7 @@ def test_the_papers_inputs_are_who_and_what_alone() -> None:
 
 
 def test_with_histories_whoever_cannot_read_them_is_refused_by_name_in_one_sentence() -> None:
-    with_roles = ("fm", "nfm", "mf", "gml-fm", "gml-fm-md", "afm", "transfm", "deepfm", "xdeepfm")
+    with_roles = ("fm", "nfm", "mf", "gml-fm", "gml-fm-unit", "gml-fm-md", "afm", "transfm", "deepfm", "xdeepfm")
     assert fixed("history", *with_roles) == {key: {"history": ROLES} for key in with_roles}
     assert fixed("history", "ease", "item-knn") == {key: {"user_rows": "before"} for key in ("ease", "item-knn")}
     own = f"{__name__}:AlwaysReads"
@@ -84,8 +84,8 @@ def test_with_histories_whoever_cannot_read_them_is_refused_by_name_in_one_sente
         "inputs is 'history', which has no place for ncf and ngcf (what users did before cannot be read), bpr-mf and pmf (the "
         "loss belongs to the name, and histories are learned by a softmax; take mf); leave them out."
     )
-    with pytest.raises(OptionError, match=r"gml-fm \(these settings leave no inner product of two sides, by which"):
-        fixed("history", "gml-fm", distance="manhattan")
+    with pytest.raises(OptionError, match=r"gml-fm-unit \(these settings leave no inner product of two sides, by which"):
+        fixed("history", "gml-fm-unit", distance="manhattan")
 
 
 @pytest.mark.parametrize("model", TOPN)

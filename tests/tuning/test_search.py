@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 from gmlfm import Dataset
 from gmlfm.errors import OptionError
-from gmlfm.models.settings import Real
+from gmlfm.models.settings import Choice, Real
 from gmlfm.tuning.search import Search
 from tests.contracts.checkerboard import checkerboard
 from tests.models.history_world import history_data
@@ -71,21 +72,34 @@ def test_with_a_history_it_is_searched_instead_of_the_loss_and_the_negatives() -
     timed = history_data()
     frame = pl.DataFrame({"user": ["a", "b", "b"], "item": ["x", "y", "x"]})
     untimed = Dataset.from_tables(frame, schema={"interactions": {"user": "user", "item": "item"}})
-    assert not Search(untimed, "fm", Path("f")).reads_history
-    assert not Search(timed, "fm", Path("f"), task="implicit").reads_history
+    assert Search(untimed, "fm", Path("f")).history == ""
+    assert Search(timed, "fm", Path("f"), task="implicit").history == ""
     search = Search(timed, "fm", Path("f"))
-    assert search.reads_history
+    assert search.history == "last,recent,past"
     plain = Search(timed, "fm", Path("f"), settings={"fm.history": "none"})
     assert plain.fixed == {"history": "none"}
     assert set(plain.space) - set(search.space) == {"loss", "n_negatives"}
-    assert set(search.space) - set(plain.space) == {"half_life", "history_dropout"}
+    assert set(search.space) - set(plain.space) == {"epochs", "half_life", "history_dropout"}
     assert search.defaults.keys() == search.space.keys()
     assert (search.defaults["lr"], search.defaults["v_scale"]) == (0.005, 0.05)
     assert plain.defaults["lr"] == 0.003
     assert set(plain.space) == set(Search(untimed, "fm", Path("f")).space)
-    assert not Search(timed, "fm", Path("f"), preset="paper").reads_history
-    assert not Search(timed, "gml-fm", Path("f")).reads_history
-    assert Search(timed, "gml-fm", Path("f"), settings={"history": "last", "half_life": 3}).fixed == {
-        "half_life": 3.0,
-        "history": "last",
-    }
+    assert Search(timed, "fm", Path("f"), preset="paper").history == ""
+    assert Search(timed, "gml-fm", Path("f")).history == "last,recent,past"
+    assert Search(timed, "nfm", Path("f")).history == ""
+    given = Search(timed, "nfm", Path("f"), settings={"history": "last", "half_life": 3})
+    assert (given.fixed, given.history) == ({"half_life": 3.0, "history": "last"}, "last")
+
+
+def test_what_the_model_refuses_beside_the_fixed_settings_is_not_searched(data: Dataset) -> None:
+    def choices(model: str, name: str, **fixed: str) -> tuple[Any, ...]:
+        space = Search(data, model, Path("f"), settings=fixed).space.get(name, Choice(()))
+        assert isinstance(space, Choice)
+        return space.values
+
+    assert choices("gml-fm", "rank") == choices("gml-fm", "rank", k="8") == (0, 4, 8)
+    assert choices("gml-fm", "rank", k="4") == (0, 4)
+    assert choices("gml-fm", "rank", k="2") == ()  # one is no choice
+    assert choices("gml-fm", "k", rank="20") == (32, 64, 128)
+    assert len(choices("item-knn", "half_life", shrink="1")) == len(choices("item-knn", "half_life")) > 1
+    assert choices("item-knn", "half_life", user_rows="training") == ()

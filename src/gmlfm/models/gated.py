@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from gmlfm.data.attributes import ROLES, Role
 from gmlfm.distances import directions
-from gmlfm.errors import OptionError
+from gmlfm.errors import NotSupportedError, OptionError
 from gmlfm.kernels.outer_sums import outer_sums
 from gmlfm.kernels.spec import GatedSpec, KernelSpec
 from gmlfm.models.gradient import Attributes
@@ -31,7 +31,7 @@ from gmlfm.models.layers import FactorModel, weighted_sum
 from gmlfm.models.pairwise import PairwiseModel, SideVectors
 from gmlfm.models.settings import Choice, Factors, Scale, Setting
 
-_RANK = Setting("rows R of the metric's matrix L; 0: no metric, weights alone", least=0, search=Choice((0, 4, 8)))
+_RANK = Setting("rows R of the metric's matrix L, at most k; 0: no metric, weights alone", least=0, search=Choice((0, 4, 8)))
 
 
 class GatedGMLFM(FactorModel, PairwiseModel):
@@ -47,9 +47,9 @@ class GatedGMLFM(FactorModel, PairwiseModel):
         v_scale: Scale = 0.01,
     ) -> None:
         super().__init__(k, 1 + k, v_scale)
-        if rank > k:
+        if rank > k and "rank" in self.settings:
             raise OptionError(f"rank is {rank}, but k is {k}; a metric of K factors has at most K rows.")
-        self.rank = rank
+        self.rank = rank = min(rank, k)
         self.bias = nn.Parameter(torch.zeros(()))
         self.h = nn.Parameter(torch.ones(k), requires_grad=weights)
         self.matrix = nn.Parameter(nn.init.orthogonal_(torch.empty(rank, k)) if rank else torch.empty(0, k))
@@ -57,7 +57,11 @@ class GatedGMLFM(FactorModel, PairwiseModel):
 
     def transform_rows(self, rows: Tensor) -> Tensor:
         """(w, v, z), z at unit length."""
-        return torch.cat([rows, directions(rows[:, 1:] @ self.matrix.T)], dim=1) if self.rank else rows
+        if not self.rank:
+            return rows
+        # Of contiguous numbers a row's product has the same bits whichever rows stand beside it, so that a score is the same
+        # whatever was asked before.
+        return torch.cat([rows, directions(rows[:, 1:].contiguous() @ self.matrix.T)], dim=1)
 
     def kernel_spec(self) -> KernelSpec | None:
         """Steps without histories; with them engines know side vectors alone."""
@@ -102,6 +106,8 @@ class GatedGMLFM(FactorModel, PairwiseModel):
         return self._parts(earlier, scored, self._gate(role))
 
     def metric(self) -> tuple[Tensor, Tensor]:
+        if not self.rank:
+            raise NotSupportedError("rank is 0, of which there is no metric; set rank to 1 or more.")
         with torch.no_grad():
             return self.matrix.T @ self.matrix, self.table[:, 1:]
 

@@ -24,8 +24,8 @@ from gmlfm.training.settings import Settings, applicable
 PAPER, HISTORY = "paper", "history"
 INPUTS = (PAPER, HISTORY)
 Way = Literal["roles", "sequence", "rows", "always", "nothing", "floor"]
-# Of any data: by it a model says whether it can read a history.
-_SMALLEST = Layout((FieldCode("user", "user", "id", 1, 1), FieldCode("item", "item", "id", 4, 1)))
+# Of any data: by it a model says what it refuses.
+SMALLEST = Layout((FieldCode("user", "user", "id", 1, 1), FieldCode("item", "item", "id", 4, 1)))
 
 
 class Reading(NamedTuple):
@@ -128,9 +128,7 @@ def _refused_of_history(info: ModelInfo, given: Mapping[str, Any]) -> str:
     if "loss" in info.fixed:
         return "the loss belongs to the name, and histories are learned by a softmax; take mf"
     own = {name: value for name, value in given.items() if name in info.declared}
-    model: Any = info.build(
-        _SMALLEST, {**{name: info.defaults[name] for name in info.declared if name in info.defaults}, **own}
-    )
+    model: Any = info.build(SMALLEST, {**{name: info.defaults[name] for name in info.declared if name in info.defaults}, **own})
     try:
         model.check_history()
     except OptionError:

@@ -11,13 +11,14 @@ from typing import Any
 from gmlfm.data.dataset import Dataset
 from gmlfm.data.histories import is_ordered
 from gmlfm.data.splits import AUTO, check_split, default_split, make_split
+from gmlfm.errors import OptionError
 from gmlfm.evaluation.metrics import default_metric
 from gmlfm.fitting.plan import chosen_device
-from gmlfm.models.settings import Space
+from gmlfm.models.settings import Choice, Space
 from gmlfm.recommender import Recommender
 from gmlfm.training.settings import Settings
 from gmlfm.tuning.fixed import fixed_settings
-from gmlfm.tuning.inputs import decided
+from gmlfm.tuning.inputs import SMALLEST, decided
 from gmlfm.tuning.rising import searched_epochs
 from gmlfm.tuning.spaces import defaults, search_space, space_as_json
 
@@ -53,14 +54,33 @@ class Search:
 
     @cached_property
     def space(self) -> dict[str, Space]:
-        """What is tried: the model's search space without what is fixed."""
+        """What is tried: the model's search space without what is fixed and what the model refuses beside that."""
         space = search_space(self.model, self.task, self.preset, with_history=bool(self.history))
         if not is_ordered(self.data):  # there is nothing that could be more recent
             space.pop("half_life", None)
         epochs = searched_epochs(self._decided.training) if self.preset is None else None
         if epochs is not None:
             space["epochs"] = epochs
-        return {name: choices for name, choices in space.items() if name not in self.fixed}
+        space = {name: choices for name, choices in space.items() if name not in self.fixed}
+        own = self._decided.info.declared
+        if self.fixed.keys().isdisjoint(own):
+            return space
+        for name, choices in list(space.items()):
+            if name in own and isinstance(choices, Choice):
+                taken = tuple(value for value in choices.values if self._takes(name, value))
+                if len(taken) > 1:
+                    space[name] = Choice(taken)
+                else:
+                    del space[name]
+        return space
+
+    def _takes(self, name: str, value: Any) -> bool:
+        """Whether the model takes a setting beside what is fixed: a metric has no more rows than there are factors."""
+        try:
+            Settings.make(self.model, self.task, {**self.fixed, name: value}, self.preset).build(SMALLEST)
+        except OptionError:
+            return False
+        return True
 
     @property
     def history(self) -> str:
