@@ -35,21 +35,10 @@ for protocol in ("sampled", "full"):
     rates[protocol] = 1 / sorted(times)[1]
 print(json.dumps(rates))
 """
+TRAIN = ["-m", "gmlfm", "bench", "train", "--model", "gml-fm-unit", "--json", "--rounds", "5", "--seconds", "1"]
 TASKS = {
-    "train, batch 256": [
-        "-m",
-        "gmlfm",
-        "bench",
-        "train",
-        "--json",
-        "--rounds",
-        "5",
-        "--seconds",
-        "1",
-        "--set",
-        "batch_size=256",
-    ],
-    "train, batch 4096": ["-m", "gmlfm", "bench", "train", "--json", "--rounds", "5", "--seconds", "1"],
+    "train, batch 256": [*TRAIN, "--set", "batch_size=256"],
+    "train, batch 4096": TRAIN,
     "top-n": ["-m", "gmlfm", "bench", "topn", "--json", "--rounds", "5", "--against", "nothing"],
     "evaluation": ["-c", EVALUATE],
 }

@@ -20,7 +20,7 @@ def test_outer_products_one_product_and_groups_are_the_same_step(make_task: Make
     batch = next(contender.batches[0].steps(contender.groups_per_step))
     stepped = []
     for way in ("group_step", "outer_step", "flat_step"):
-        settings = Settings.make("gml-fm", "topn", {"k": 6, "form": "factored" if way == "flat_step" else "pairs"})
+        settings = Settings.make("gml-fm-unit", "topn", {"k": 6, "form": "factored" if way == "flat_step" else "pairs"})
         dense = DenseEager(settings.build(), contender.n_rows, settings, "cpu")
         start = dense._table.detach().clone()
         getattr(dense, way)(batch)

@@ -33,6 +33,8 @@ def world(name: str, **changes: Any) -> tuple[HistoryEngine, HistoryBatches, Any
     inputs = plan.selection_inputs()
     model: Any = plan.settings.build(inputs.layout)
     model.attach(inputs)
+    if name == "gml-fm":
+        torch.nn.init.normal_(model.gates, 0.0, 0.5)  # at the start it is an FM
     trainer = RowTrainer(model, inputs.layout.n_rows, plan.settings.training, inputs.batches(), "cpu")
     engine, batches = trainer.engine, trainer.batches
     assert isinstance(engine, HistoryEngine)
@@ -41,7 +43,7 @@ def world(name: str, **changes: Any) -> tuple[HistoryEngine, HistoryBatches, Any
 
 
 @pytest.mark.parametrize("n_negatives", [6, "all"])
-@pytest.mark.parametrize(("name", "once_an_item"), [("fm", False), ("fm", True), ("gml-fm", True)])
+@pytest.mark.parametrize(("name", "once_an_item"), [("fm", False), ("fm", True), ("gml-fm", True), ("gml-fm-unit", True)])
 def test_plain_torch_has_the_loss_and_the_gradients_of_our_step(name: str, once_an_item: bool, n_negatives: Any) -> None:
     engine, batches, model, settings, n_rows = world(name, n_negatives=n_negatives)
     plain = PlainTorch(model, n_rows, batches, settings, "cpu", once_an_item=once_an_item)

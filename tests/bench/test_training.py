@@ -139,7 +139,7 @@ def test_a_worker_that_ends_early_is_named(make_task: MakeTask, monkeypatch: pyt
 
 
 def test_the_command_prints_what_others_rely_on(small_market: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = ["--set", "k=4", "--set", "batch_size=50", "--threads", "1", "--rounds", "2"]
+    settings = ["--model", "gml-fm-unit", "--set", "k=4", "--set", "batch_size=50", "--threads", "1", "--rounds", "2"]
     assert main(["bench", "train", str(small_market), *settings, "--seconds", "0.01", "--against", "eager", "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     ratios = [ours / other for ours, other in zip(printed["rounds"]["ours"], printed["rounds"]["eager"], strict=True)]

@@ -20,7 +20,7 @@ def test_settings_reach_the_measurement(
     assert main([*command, "--rounds", "2", "--json"]) == 0
     measured = json.loads(capsys.readouterr().out)
     assert measured == {"k": 4, "batch": 50, "threads": 1, "against": ["eager"], "rounds_": 2}
-    assert main(["bench", "train", market, "--threads", "1"]) == 0
+    assert main(["bench", "train", market, "--model", "gml-fm-unit", "--threads", "1"]) == 0
     shown = capsys.readouterr().out.split()
     assert shown[shown.index("k") + 1] == "64"
     assert shown[shown.index("batch") + 1] == "4096"
@@ -39,7 +39,7 @@ def test_until_a_result_is_reached(market: str, capsys: pytest.CaptureFixture[st
     [
         (["--set", "k=0"], "k is 0; expected a whole number of 1 or more"),
         (["--set", "batch_size=auto"], "batch_size is auto; expected a whole number of 1 or more"),
-        (["--set", "lr=0.1"], "'lr' goes with --until only"),
+        (["--model", "gml-fm-unit", "--set", "lr=0.1"], "'lr' goes with --until only"),
         (["--rounds", "0"], "--rounds is 0; expected 1 or more"),
         (["--seconds", "-1"], "--seconds is -1.0; expected a number above 0"),
         (["--threads", "0"], "--threads is 0; expected 1 or more"),

@@ -164,7 +164,8 @@ class PlainTorch:
     def _bags_of_items(self, bags: Bags, role: int, rows: Tensor) -> Tensor:
         distinct, places = np.unique(bags.items, return_inverse=True)
         side = in_role(_take(self._earlier, distinct), self._spec, role)
-        vectors = self._model.history_vectors(rows, self._attributes(side))[:, 1:]
+        vectors = self._model.history_vectors(rows, self._attributes(side))
+        vectors = self._model.in_role(vectors, self._spec.roles[role])[:, 1:]
         return bag_sums(bags._replace(items=places.astype(np.int32)), vectors)
 
     def _bags_of_rows(self, bags: Bags, role: int, rows: Tensor) -> Tensor:

@@ -28,8 +28,8 @@ def add_to(kinds: Any) -> None:
         "that model. --until trains from nothing, loading and evaluation included, until a "
         "validation result is reached.",
         [
-            "gmlfm bench train --against factored",
-            "gmlfm bench train ml-1m --set k=64 --set batch_size=256 --threads 2 --against eager --json",
+            "gmlfm bench train --model gml-fm-unit --against factored",
+            "gmlfm bench train ml-1m --set history=none --set k=64 --set batch_size=256 --threads 2 --against eager --json",
             "gmlfm bench train ml-1m --until hr@10=0.71",
             "gmlfm bench train ml-1m --model fm --set history=last,recent,past --set negatives=512 --against torch",
         ],
