@@ -11,6 +11,7 @@ from gmlfm import Recommender
 from gmlfm.errors import DataError, OptionError
 from gmlfm.locking import LockedError
 from gmlfm.runs.claiming import claimed, run_path
+from gmlfm.runs.migration import FORMAT
 from tests.contracts.checkerboard import checkerboard
 
 QUICK: dict[str, Any] = {"k": 4, "epochs": 1, "threads": 1}
@@ -162,7 +163,7 @@ def test_a_damaged_run_is_replaced_by_force_alone(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="cannot be read"):
             _train(tmp_path / "run", **options)
     _train(tmp_path / "run", force=True)
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["format"] == 4
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["format"] == FORMAT
 
 
 def test_items_that_were_added_are_not_lost_without_a_word(tmp_path: Path) -> None:

@@ -178,6 +178,12 @@ def test_the_sentence_of_format_2_becomes_the_refit(refit: Refit) -> None:
     assert about["regime"] == refit.label  # the caller's stays
 
 
+def test_the_form_that_was_gml_fm_up_to_format_4_is_gml_fm_unit() -> None:
+    for name, present in (("gml-fm", "gml-fm-unit"), ("gml-fm-md", "gml-fm-md"), ("fm", "fm")):
+        assert migrate({"format": 4, "model": name}) == {"format": FORMAT, "model": present}
+    assert migrate({"format": FORMAT, "model": "gml-fm"})["model"] == "gml-fm"
+
+
 def test_what_needs_no_migration_or_has_none_stays() -> None:
     for about in ({"format": FORMAT, "refit": "none"}, {"format": 7}, {"format": "2"}, {}):
         assert migrate(about) == about

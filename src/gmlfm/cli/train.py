@@ -24,6 +24,7 @@ from gmlfm.cli.progress import EpochLines
 from gmlfm.cli.run_report import leave_report, next_commands
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.sources import load_dataset
+from gmlfm.reading import is_regular
 
 if TYPE_CHECKING:
     from gmlfm.training.settings import Settings
@@ -69,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
     from gmlfm.training.trainer import DivergedError, TrainingInterrupted
 
     recommender = Recommender(options.model, options.task, preset=options.preset, device=options.device, **settings_of(options))
-    prepared = (Path(options.data) / "prepared.json").is_file()
+    prepared = is_regular(Path(options.data) / "prepared.json")
     data = (
         PreparedData(options.data)
         if prepared

@@ -11,6 +11,7 @@ from gmlfm.cli.output import console_for, note, print_json, verbatim, warnings_a
 from gmlfm.cli.progress import EpochLines
 from gmlfm.data.sources import load_dataset
 from gmlfm.errors import OptionError
+from gmlfm.reading import is_regular
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".csv.gz", ".tsv.gz", ".jsonl.gz")
 
@@ -78,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _data_of(options: argparse.Namespace) -> Any:
     path = Path(options.data)
-    if (path / "prepared.json").is_file():
+    if is_regular(path / "prepared.json"):
         raise OptionError(f"update reads data in memory, and {path} is a prepared folder; train it anew.")
     if path.name.endswith(_TABLES):
         return read_file(options.data)

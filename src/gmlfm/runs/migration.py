@@ -26,8 +26,8 @@ def _from_3(about: dict[str, Any]) -> dict[str, Any]:
 
 def _from_4(about: dict[str, Any]) -> dict[str, Any]:
     """Format 4 had another form under the name gml-fm, which is gml-fm-unit since."""
-    model = "gml-fm-unit" if about.get("model") == "gml-fm" else about.get("model")
-    return {**about, "model": model, "format": 5}
+    renamed = {"model": "gml-fm-unit"} if about.get("model") == "gml-fm" else {}
+    return {**about, **renamed, "format": 5}
 
 
 _STEPS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {2: _from_2, 3: _from_3, 4: _from_4}
