@@ -19,7 +19,10 @@ def test_before_it_is_fitted_it_prints_its_settings() -> None:
 def test_fitted_it_prints_what_it_learned_from_and_what_validation_said(trained: Recommender) -> None:
     run = trained.fitted
     shown = facts(trained)
-    assert shown["settings"] == "k=8, epochs=6, lr=0.02, threads=1, batch_size=64, n_negatives=2"
+    assert (
+        shown["settings"]
+        == "k=8, epochs=6, lr=0.02, threads=1, batch_size=64, n_negatives=2, history=last,recent,past, user_id=False"
+    )
     assert shown["fitted on"] == "'checkerboard': 40 users, 42 items, 760 rows"
     assert shown["fields"] == "user.team, item.colour, item.price, item.tags"
     assert shown["split"] == f"leave-one-out: {len(run.split.train)} / 40 / 40 rows, no refit"

@@ -90,7 +90,9 @@ def run(options: argparse.Namespace) -> None:
     )
     console.rule("2. Training")
     console.print("gml-fm, on who and what:")
-    plain = Recommender("gml-fm", seed=0, epochs=options.epochs, patience=2).fit(data, observer=EpochLines(console))
+    plain = Recommender("gml-fm", history="none", seed=0, epochs=options.epochs, patience=2).fit(
+        data, observer=EpochLines(console)
+    )
     console.print("fm, on what buyers did before, too:")
     model = Recommender("fm", history="auto", seed=0, epochs=min(options.epochs, _EPOCHS_WITH_HISTORY))
     force = options.force or options.out == _OUT

@@ -235,12 +235,12 @@ def load_entry_points() -> None:
 
 register(
     "gml-fm",
-    about="our form: an FM whose factors have weights and whose pairs count by how near they are, in a learned metric",
+    about="our form: an FM whose pairs count by a learned metric",
     defaults={"history": "auto"},
 )(GatedGMLFM)
 register(
     "gml-fm-unit",
-    about="the paper's form with one tanh layer from an orthogonal start and z at unit length, near a plain FM at the start",
+    about="the paper's DNN distance at unit length, started near FM",
     defaults={"transform": "dnn", "unit": True, "start": "orthogonal", "h_start": "half"},
 )(GMLFM)
 register(

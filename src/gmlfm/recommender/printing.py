@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gmlfm.data.attributes import PARTS
@@ -34,8 +35,13 @@ def facts(recommender: Recommender) -> dict[str, str]:
 
 
 def _chosen(settings: Settings) -> str:
-    """The settings that are not the defaults of the model."""
-    defaults = Settings.make(settings.info, settings.task, {}).to_dict()["settings"]
+    """The settings that are not the defaults of the model, or of the model with the history that it reads."""
+    usual = Settings.make(settings.info, settings.task, {})
+    if settings.history.roles:
+        usual = replace(
+            Settings.make(settings.info, settings.task, {"history": settings.history.history}), history=usual.history
+        )
+    defaults = usual.to_dict()["settings"]
     shown = {"preset": settings.preset} if settings.preset else {}
     shown |= {name: value for name, value in settings.to_dict()["settings"].items() if defaults.get(name, ...) != value}
     return ", ".join(f"{name}={value}" for name, value in shown.items())
