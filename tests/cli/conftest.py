@@ -28,6 +28,14 @@ def run(market: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
+def plain_run(market: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A run of gml-fm on the market that reads no histories. Read-only."""
+    out = str(tmp_path_factory.mktemp("plain") / "run")
+    assert main(["train", market, "--out", out, *QUICK, "--set", "history=none"]) == 0
+    return out
+
+
+@pytest.fixture(scope="session")
 def history_run(market: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """A run of fm on the market that reads what users did before. Read-only."""
     out = str(tmp_path_factory.mktemp("history") / "run")

@@ -86,12 +86,12 @@ def test_what_stands_below_is_what_the_title_announces(run: str, capsys: pytest.
 
 
 def test_a_narrow_terminal_has_room_for_the_fields(
-    run: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    plain_run: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    item = Recommender.load(run).recommend(["b0000003"], 1)["item"][0]
+    item = Recommender.load(plain_run).recommend(["b0000003"], 1)["item"][0]
     capsys.readouterr()
-    assert main(["explain", run, "--user", "b0000003", "--item", item]) == 0
+    assert main(["explain", plain_run, "--user", "b0000003", "--item", item]) == 0
     table = [row for row in capsys.readouterr().out.splitlines() if row.startswith("│")]
     assert len(table) == 12 + 1  # a row for each, none of two lines
     assert max(map(len, table)) <= 80
@@ -112,7 +112,7 @@ def test_another_ending_is_refused_before_anything_is_read(tmp_path: Path, capsy
 
 
 def test_a_run_with_histories_shows_what_each_earlier_item_adds(
-    history_run: str, run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    history_run: str, plain_run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recommender = Recommender.load(history_run)
     best = recommender.recommend(["b0000003"], 1)["item"][0]
@@ -142,7 +142,7 @@ def test_a_run_with_histories_shows_what_each_earlier_item_adds(
     assert "after " in (tmp_path / "why.svg").read_text()
     assert main([*command, "--against", "mean"]) == 0
     assert "past." in capsys.readouterr().out  # by fields, roles and all
-    assert main(["explain", run, "--user", "b0000003", "--item", best, "--json"]) == 0
+    assert main(["explain", plain_run, "--user", "b0000003", "--item", best, "--json"]) == 0
     without = json.loads(capsys.readouterr().out)
     assert "by_event" not in without
     assert not any("role" in term or "earlier" in term for term in without["terms"])

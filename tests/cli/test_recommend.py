@@ -176,7 +176,9 @@ def test_an_unknown_context_is_noted(context_run: str, capsys: pytest.CaptureFix
         assert "note context.daytime = 'noon' was never met in training; it counts as unknown." in capsys.readouterr().out
 
 
-def test_because_names_an_earlier_item(history_run: str, run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_because_names_an_earlier_item(
+    history_run: str, plain_run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recommender = Recommender.load(history_run)
     expected = recommender.recommend(["b0000003"], 5, because=True)
     command = ["recommend", history_run, "-n", "5", "--because"]
@@ -194,5 +196,5 @@ def test_because_names_an_earlier_item(history_run: str, run: str, tmp_path: Pat
     written = pl.read_parquet(out).filter(pl.col("user") == "b0000003")
     assert written["because"].to_list() == expected["because"].to_list()
     capsys.readouterr()
-    assert main(["recommend", run, "--user", "b0000003", "--because"]) == 2
+    assert main(["recommend", plain_run, "--user", "b0000003", "--because"]) == 2
     assert "this run of 'gml-fm' does not read what users did before" in capsys.readouterr().err

@@ -253,7 +253,7 @@ def test_a_good_epoch_before_an_overflow_is_saved_and_the_overflow_told(
     arguments = ["train", market, "--out", out, *QUICK, "--set", "epochs=3"]
     assert main(arguments) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    sentence = "the weights of epoch 1 are kept: weights are not finite after epoch 2; lower lr (now 0.003)."
+    sentence = "the weights of epoch 1 are kept: weights are not finite after epoch 2; lower lr (now 0.005)."
     assert f"note {sentence}" in shown
     assert "Best epoch 1: validation" in shown
     assert main(["evaluate", out]) == 0
@@ -266,12 +266,17 @@ def test_a_good_epoch_before_an_overflow_is_saved_and_the_overflow_told(
     ("more", "timed", "line"),
     [
         ([], True, "history is auto: on (last,recent,past), as for top-n where times differ; none trains without."),
+        (
+            ["--model", "gml-fm"],
+            True,
+            "history is auto: on (last,recent,past), as for top-n where times differ; none trains without.",
+        ),
         ([], False, "history is auto: none, as the data do not say what came before what."),
         (["--task", "implicit"], True, "history is auto: none, as the task is implicit."),
         (["--preset", "paper"], True, "history is auto: none, as the preset 'paper' has none."),
         (["--set", "history=none"], True, None),
         (["--set", "history=last"], True, None),
-        (["--model", "gml-fm"], True, None),
+        (["--model", "nfm"], True, None),
     ],
 )
 def test_what_auto_came_to_is_said_in_one_line(

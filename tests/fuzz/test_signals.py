@@ -19,7 +19,7 @@ from gmlfm.runs import model_folder
 from tests.fuzz.processes import signalled
 
 TRAIN = ["train", "{market}", "--out", "{out}", "--model", "fm", "--set", "k=4", "--set", "epochs=3", "--set", "patience=9"]
-TRAIN += ["--threads", "1", "--refit"]
+TRAIN += ["--set", "history=none", "--threads", "1", "--refit"]  # an epoch is one call of on_step
 PREPARE = ["data", "prepare", "{market}", "--out", "{out}", "--rows-in-memory", "400"]
 ALL = ["recommend", "{run}", "--all", "--out", "{out}.parquet", "-n", "3"]
 STEP = ("gmlfm.cli.train:EpochLines", "on_step", "")

@@ -37,7 +37,7 @@ def test_what_is_kept_of_the_items_gives_the_pairs(board: Dataset, options: dict
 
 
 def test_the_items_named_last_are_kept_and_other_items_are_not_confused_with_them(board: Dataset) -> None:
-    run = Recommender("gml-fm", **QUICK).fit(board).fitted
+    run = Recommender("gml-fm-unit", **QUICK).fit(board).fitted
     assert isinstance(run.model, GradientModel)
     cache, users = run.model.scorer._item_cache, np.arange(3, dtype=np.int32)
     every_item = run.ranker.score_all(users, board.seen_items)

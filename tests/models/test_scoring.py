@@ -129,7 +129,7 @@ def test_a_single_user_is_scored_as_many_are(board: Dataset, fitted: Fit, name: 
 
 
 def test_the_cheaper_form_is_chosen(fitted: Fit) -> None:
-    for name, by_table in (("gml-fm", True), ("fm", False)):
+    for name, by_table in (("gml-fm-unit", True), ("gml-fm", False), ("fm", False)):
         run = fitted(name, k=64)
         assert isinstance(run.model, PairwiseModel)
         assert scorer_of(run)._tables_are_cheaper(run.model, run.encoded.user.ids.shape[1]) is by_table
@@ -137,7 +137,7 @@ def test_the_cheaper_form_is_chosen(fitted: Fit) -> None:
 
 @pytest.mark.parametrize("name", ["gml-fm", "nfm"])
 def test_a_history_gives_a_newcomer_a_row_of_their_own(board: Dataset, fitted: Fit, name: str) -> None:
-    run = fitted(name)
+    run = fitted(name, history="none")
     scorer = scorer_of(run)
     attributes = AttributeTable(run.encoded.user.ids[:1].copy(), run.encoded.user.values[:1])
     attributes.ids[0, 0] = run.inputs.layout.id_field("user").unknown_row

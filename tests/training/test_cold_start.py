@@ -34,7 +34,7 @@ class Begun:
 
     def __init__(self, model: str = "gml-fm", **options: Any) -> None:
         values = {"k": 6, "threads": 1, "cold_start_rate": 0.25, "batch_size": 80, "v_scale": 0.3, **options}
-        values |= {"history": "none"} if model == "fm" else {}
+        values |= {"history": "none"} if model in ("fm", "gml-fm") else {}
         settings = Settings.make(model, "topn", {name: value for name, value in values.items() if value is not None})
         self.plan = MemoryPlan(checkerboard(), settings, "newcomers", {"share": 0.2, "validation_share": 0.1}, "cpu")
         inputs = self.plan.selection_inputs()
@@ -145,6 +145,7 @@ def test_an_epoch_too_short_for_a_step_has_one() -> None:
 
 MODELS: list[tuple[str, dict[str, Any]]] = [
     ("gml-fm", {}),
+    ("gml-fm-unit", {}),
     ("fm", {"loss": "logistic", "v_scale": None}),
     ("bpr-mf", {"v_scale": None}),
     ("transfm", {"loss": "softmax", "v_scale": None}),
@@ -182,7 +183,7 @@ def test_the_unknown_users_row_is_fitted_and_nothing_else_moves(name: str, optio
     assert objective() >= least - 0.02 * (value - least)
 
 
-@pytest.mark.parametrize("name", ["gml-fm", "gml-fm-md", "fm", "transfm", "mf"])
+@pytest.mark.parametrize("name", ["gml-fm", "gml-fm-unit", "gml-fm-md", "fm", "transfm", "mf"])
 def test_scores_looked_up_are_the_models(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = Begun(name, **({} if name.startswith("gml") else {"v_scale": None}))
     batch = DeviceBatch.upload(begun.sampler(3).draw_grid(2, Grid(20, 3)), torch.device("cpu"))
@@ -199,9 +200,9 @@ def test_scores_looked_up_are_the_models(name: str, monkeypatch: pytest.MonkeyPa
     torch.testing.assert_close(scores, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["gml-fm", "transfm", "mf"])
+@pytest.mark.parametrize("name", ["gml-fm", "gml-fm-unit", "transfm", "mf"])
 def test_a_rows_pairs_as_the_whole_score(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = Begun(name, **({} if name == "gml-fm" else {"v_scale": None}))
+    begun = Begun(name, **({} if name.startswith("gml") else {"v_scale": None}))
     model, table, batch = begun.model, begun.table, begun.latest
     model.eval()
     user_side, item_side = (
@@ -237,7 +238,7 @@ def test_tastes_are_taught_at_the_median_items_height_unless_the_level_is_set_ot
     torch.testing.assert_close(at_median - at_median.mean(), as_high - as_high.mean())
 
 
-@pytest.mark.parametrize("name", ["gml-fm", "fm", "mf", "transfm", "ngcf", "deepfm"])
+@pytest.mark.parametrize("name", ["gml-fm", "gml-fm-unit", "fm", "mf", "transfm", "ngcf", "deepfm"])
 @pytest.mark.parametrize("by", [0.4, -0.3])
 def test_the_unknown_item_is_moved_and_nothing_else(name: str, by: float) -> None:
     begun = Begun(name, v_scale=None)
@@ -258,7 +259,7 @@ def test_the_unknown_item_is_moved_and_nothing_else(name: str, by: float) -> Non
     assert moved == [begun.batches.ids.unknown_item]
 
 
-LOSSES = [("fm", "squared"), ("fm", "logistic"), ("fm", "softmax"), ("gml-fm", "squared")]
+LOSSES = [("fm", "squared"), ("fm", "logistic"), ("fm", "softmax"), ("gml-fm", "squared"), ("gml-fm-unit", "squared")]
 
 
 @pytest.mark.parametrize(("model", "loss"), LOSSES)

@@ -127,9 +127,9 @@ def test_the_defaults_read_no_history_by_themselves() -> None:
     assert HistoryOptions(history="auto").roles == ()
 
 
-def test_fm_reads_a_history_by_default_and_no_other_model_does() -> None:
+def test_fm_and_gml_fm_read_a_history_by_default_and_no_other_model_does() -> None:
     by_default = {name for name in MODELS if made(name, MODELS[name].tasks[0]).history.history == "auto"}
-    assert by_default == {"fm"}
+    assert by_default == {"fm", "gml-fm"}
     assert Settings.make(FM, "topn", {}).history.history == Settings.make(FM(k=3), "topn", {}).history.history == "auto"
     on = resolved()
     assert on == resolved(history="last,recent,past")

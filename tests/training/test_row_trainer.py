@@ -35,7 +35,7 @@ def data() -> Dataset:
 
 
 def begun(data: Dataset, model: str = "gml-fm", **options: Any) -> RowTrainer:
-    plain = {"history": "none"} if model == "fm" else {}
+    plain = {"history": "none"} if model in ("fm", "gml-fm") else {}
     settings = Settings.make(model, "topn", {"k": 4, "batch_size": 200, "threads": 1, **plain, **options})
     inputs = MemoryPlan(data, settings, "leave-one-out", {}, "cpu").selection_inputs()
     built: Any = settings.build(inputs.layout)
@@ -172,7 +172,7 @@ def test_the_level_that_cold_start_steps_leave_at_the_end_of_an_epoch_is_no_dive
 
 def test_the_sample_changes_no_weight(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """With dropout, whose random numbers it must not draw."""
-    judged, unjudged = (begun(data, layers=2, dropout=0.3, epochs=2) for _ in range(2))
+    judged, unjudged = (begun(data, "gml-fm-unit", layers=2, dropout=0.3, epochs=2) for _ in range(2))
     judged.fit(None, "", NullObserver())
     monkeypatch.setattr(RowTrainer, "_begin_probe", lambda self, batch: None)
     unjudged.fit(None, "", NullObserver())

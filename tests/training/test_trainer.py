@@ -162,7 +162,8 @@ def test_threads_are_set() -> None:
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gml-fm": ("topn", {"k": 4, "batch_size": 100, "lr": 0.02}),
-    "gml-fm, with dropout, by the eager engine": ("topn", {"k": 4, "layers": 2, "dropout": 0.2, "batch_size": 200}),
+    "gml-fm-unit": ("topn", {"k": 4, "batch_size": 100, "lr": 0.02}),
+    "gml-fm-unit, with dropout, by the eager engine": ("topn", {"k": 4, "layers": 2, "dropout": 0.2, "batch_size": 200}),
     "fm, by Adagrad": ("topn", {"k": 4, "batch_size": 200, "optimiser": "adagrad"}),
     "mamo": ("rating", {"k": 4, "inner": 1}),
 }

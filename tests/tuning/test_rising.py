@@ -96,7 +96,7 @@ def test_a_trial_that_the_seconds_cut_short_says_so(data: Dataset, monkeypatch: 
 
 
 def test_a_search_keeps_how_its_best_trial_ended(data: Dataset, tmp_path: Path) -> None:
-    settings = {"k": "2", "epochs": "2", "patience": "9"}
+    settings = {"k": "2", "epochs": "2", "patience": "9", "schedule": "constant"}
     tuned = tune(Search(data, "fm", tmp_path, settings=settings, threads=1), Budget(trials=1))
     assert (tuned.epochs, tuned.most_epochs) == (2, 2)
     best_epoch = tuned.recommender(0, threads=1).fit(data).fitted.best_epoch
@@ -124,7 +124,7 @@ def rising(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int]]:
     return fits
 
 
-SETTINGS = {"fm.k": "2", "fm.epochs": "2", "fm.patience": "9"}
+SETTINGS = {"fm.k": "2", "fm.epochs": "2", "fm.patience": "9", "fm.schedule": "constant"}
 
 
 def test_a_method_that_still_rises_when_its_seconds_end_gets_more_and_the_table_shows_it(

@@ -212,7 +212,7 @@ def test_with_histories_the_table_holds_the_roles_and_the_item_vectors_stay(data
 
 
 def test_the_page(data: Dataset, tmp_path: Path) -> None:
-    sizes = compare_sizes(data, replace(PLAN, models=("fm", "nfm")), tmp_path, threads=1)
+    sizes = compare_sizes(data, replace(PLAN, models=("fm", "nfm"), inputs="paper"), tmp_path, threads=1)
     rows = size_rows(sizes)
     assert {len(row) for row in rows} == {len(size_headings())}
     shown = dict(zip(size_headings(), rows[0], strict=True))

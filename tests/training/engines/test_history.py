@@ -43,6 +43,8 @@ def steps_of(data: Dataset, name: str, task: str = "topn", **changes: Any) -> St
     inputs = plan.selection_inputs()
     model: Any = plan.settings.build(inputs.layout)
     model.attach(inputs)
+    if name == "gml-fm":
+        torch.nn.init.normal_(model.gates, 0.0, 0.5)  # at the start it is an FM
     fields = inputs.layout.field_of_row()
     trainer = RowTrainer(model, inputs.layout.n_rows, plan.settings.training, inputs.batches(), "cpu", fields)
     batches, engine = trainer.batches, trainer.engine
@@ -120,14 +122,17 @@ class Naive:
         scored = training_items(self.steps.batches.encoded.item, self.steps.batches.ids)
         user = dense_rows(model, batch.users.ids, batch.users.values, n)
         item = dense_rows(model, scored.ids[items.ravel()], scored.values[items.ravel()], n)
-        history = history_rows(self.steps, batch, self.earlier, n).sum(1)
+        history, in_roles = history_rows(self.steps, batch, self.earlier, n), []
+        for number, role in enumerate(self.steps.spec.roles):
+            weight, distance = model.earlier_pair_parts(rows, rows, role)
+            in_roles.append(history[:, number] @ (weight if distance is None else weight * distance))
 
         def self_terms(side: Tensor) -> Tensor:
             both = ((side @ pairs) * side).sum(1) - (side.square() * pairs.diagonal()).sum(1)
             return side @ linear + both / 2
 
-        cross = torch.einsum("ba,ac,bgc->bg", user + history, pairs, item.view(*items.shape, n))
-        by_user = self_terms(user) + history @ linear + model.global_term()
+        cross = torch.einsum("bc,bgc->bg", user @ pairs + torch.stack(in_roles).sum(0), item.view(*items.shape, n))
+        by_user = self_terms(user) + history.sum(1) @ linear + model.global_term()
         return by_user[:, None] + self_terms(item).view(items.shape) + cross
 
     def compare(self, loss: Tensor, absolute: float = 2e-6) -> None:
@@ -149,7 +154,7 @@ def had_before(batch: HistoryBatch, row: int) -> set[int]:
     return {int(had.items[place]) for place in range(had.start[row], had.stop[row]) if had.is_had[place]}
 
 
-MODELS = ("fm", "gml-fm", "gml-fm-md", "mf")
+MODELS = ("fm", "gml-fm", "gml-fm-unit", "gml-fm-md", "mf")
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -20,7 +20,7 @@ def data() -> Dataset:
 
 
 def ranking(data: Dataset, **options: object) -> RankingBatches:
-    settings = Settings.make("gml-fm", "topn", {"n_negatives": 3, **options})
+    settings = Settings.make("gml-fm", "topn", {"history": "none", "n_negatives": 3, **options})
     batches = MemoryPlan(data, settings, "leave-one-out", {}, "cpu").selection_inputs().batches()
     assert isinstance(batches, RankingBatches)
     return batches

@@ -13,7 +13,8 @@ from tests.contracts.checkerboard import checkerboard
 
 
 def ranking(cold_start_rate: float = 0.1) -> RankingBatches:
-    settings = Settings.make("gml-fm", "topn", {"n_negatives": 3, "cold_start_rate": cold_start_rate})
+    given = {"history": "none", "n_negatives": 3, "cold_start_rate": cold_start_rate}
+    settings = Settings.make("gml-fm", "topn", given)
     options = {"share": 0.2, "validation_share": 0.1}
     batches = MemoryPlan(checkerboard(), settings, "newcomers", options, "cpu").selection_inputs().batches()
     assert isinstance(batches, RankingBatches)

@@ -133,7 +133,7 @@ def test_newcomers_are_imitated_with_the_users_of_one_shard(small_prepared: Prep
 
 def test_training_reads_shards_as_it_reads_memory(small_prepared: PreparedData, small_market: Path) -> None:
     """The same model learns from both: the loss falls alike. Steps for newcomers are left out, they have a loss of their own."""
-    options = {"k": 8, "epochs": 6, "threads": 1, "batch_size": 256, "cold_start_rate": 0.0}
+    options = {"k": 8, "epochs": 6, "threads": 1, "batch_size": 256, "cold_start_rate": 0.0, "history": "none"}
     settings = Settings.make("gml-fm", "topn", options)
     inputs = MemoryPlan(load_dataset(small_market), settings, "leave-one-out", {}, "cpu").selection_inputs()
     curves = []
