@@ -149,7 +149,7 @@ def test_the_row_is_left_alone_where_no_ids_are_hidden() -> None:
 def test_new_items_are_counted_in_training_rows_alone() -> None:
     data = renewed_shop()
     plain, with_history = (
-        MemoryPlan(data, Settings.make("fm", "topn", {"k": 4, "history": history}), "leave-one-out", {}, "cpu")
+        MemoryPlan(data, Settings.make("fm", "topn", {"k": 4, "history": history}), "global-time", {}, "cpu")
         for history in ("none", "last")
     )
     for refit in (Refit.NONE, Refit.VALIDATION):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gmlfm.data.dataset import Task
 from gmlfm.data.schema import Repeats
 
+LEAVE_ONE_OUT = "leave-one-out"
 NO_TIME_NOTE = "no time is declared: the order of the file decides which row is the latest."
 NO_TEST_NOTE = "no row is later than the second cut: the times are too much alike for a test part."
 
@@ -20,7 +21,7 @@ def auto_split(task: Task, *, declares_time: bool, has_all_times: bool, sells_on
             "global-time",
             "items sell once, so the split is by time: trained on what was sold before, tested on what came later.",
         )
-    return "leave-one-out", ""
+    return LEAVE_ONE_OUT, ""
 
 
 def time_cuts(n: int, validation: float, test: float) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.histories import Histories
+from gmlfm.data.split_rules import LEAVE_ONE_OUT
 from gmlfm.data.times import in_order
 from gmlfm.errors import OptionError
 from gmlfm.fitting.labels import labelled
@@ -20,7 +21,7 @@ from gmlfm.training.sampling.groups import IdRows
 from gmlfm.training.sampling.history_batches import HistoryBatches
 from gmlfm.training.sampling.instances import Instances
 from gmlfm.training.sampling.negatives import TrainingNegatives
-from gmlfm.training.sampling.new_items import NewItems
+from gmlfm.training.sampling.new_items import NewItems, last_rows
 from gmlfm.training.sampling.sequence_batches import SequenceBatches
 from gmlfm.training.settings import Settings
 
@@ -65,6 +66,9 @@ class TrainingRows:
         data = self.data
         items = data.item_numbers[rows]
         moments = in_order(data.interactions["time"])[rows] if "time" in data.interactions.columns else rows
+        if self.split == LEAVE_ONE_OUT:
+            n_last = np.bincount(items[last_rows(data.user_numbers[rows], moments)], minlength=len(data.items))
+            return NewItems.of_last_rows(n_last, np.bincount(items, minlength=len(data.items)))
         new_items = NewItems.estimate(items, moments, len(data.items))
         is_timed = negatives is not None and negatives.times is not None
         return new_items.among(items, moments, negatives) if negatives is not None and is_timed else new_items

@@ -16,7 +16,7 @@ _LARGEST_LR = 3e38  # float32 has no larger numbers
 _SHORTEST, _LONGEST, _STEPS = 3, 10, 400
 _PATIENCE = Setting(
     f"epochs without a better validation result before training stops; auto is {_SHORTEST}, more where an epoch has few steps: "
-    f"{_STEPS} steps, {_LONGEST} epochs at most",
+    f"{_STEPS} steps, {_LONGEST} epochs at most; under a cosine schedule none, as the best comes when the rate has fallen",
     least=1,
 )
 _DECAY_OF_AN_EPOCH = 72.0
@@ -61,6 +61,8 @@ class TrainingOptions:
         return self.lr if self.schedule == "constant" else self.lr * 0.5 * (1.0 + math.cos(math.pi * min(share, 1.0)))
 
     def patience_for(self, steps_per_epoch: int) -> int:
+        if self.patience is None and self.schedule == "cosine":
+            return max(self.epochs, 1)
         return self.patience or max(_SHORTEST, min(_LONGEST, -(-_STEPS // max(steps_per_epoch, 1))))
 
     def check_task(self, task: str, n_negatives: int, grouped: Collection[str]) -> None:

@@ -1,14 +1,17 @@
-"""How often what is chosen is new, by the latest tenth of the training rows."""
+"""How often what is chosen is new, by users' last rows or the latest tenth of the training rows."""
 
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
-from gmlfm import make_split
+from gmlfm import Dataset, make_split
+from gmlfm.fitting.memory import MemoryPlan
 from gmlfm.training.sampling.availability import training_negatives
 from gmlfm.training.sampling.batches import BatchOptions
 from gmlfm.training.sampling.new_items import NewItems, latest_cut
+from gmlfm.training.settings import Settings
 from tests.training.sampling.test_availability import market
 
 
@@ -59,3 +62,22 @@ def test_where_things_can_be_had_for_a_time_candidates_are_those_of_that_time() 
     assert now.of_choices == over_all.of_choices > 0.9  # each item is sold once
     assert over_all.of_candidates < 0.15
     assert now.of_candidates > 0.9  # and what is sold cannot be had
+
+
+def test_of_leave_one_out_the_future_is_each_users_last_row() -> None:
+    rng = np.random.default_rng(5)
+    table = pl.DataFrame({"u": rng.integers(0, 90, 500), "i": rng.integers(0, 120, 500), "t": rng.integers(0, 60, 500)})
+    data = Dataset.from_tables(table, schema={"interactions": {"user": "u", "item": "i", "time": "t"}})
+    plan = MemoryPlan(data, Settings.make("fm", "topn", {"k": 2, "history": "none"}), "leave-one-out", {}, "cpu")
+    new_items = plan.selection_inputs().batches().ids.new_items
+    rows = plan.split.train
+    users, items = data.user_numbers[rows].tolist(), data.item_numbers[rows].tolist()
+    times = data.interactions["time"].to_numpy()[rows].tolist()
+    last: dict[int, int] = {}
+    for place in sorted(range(len(rows)), key=lambda place: (times[place], place)):
+        last[users[place]] = place
+    others = {items[place] for place in range(len(rows)) if place not in last.values()}
+    new_choices = [items[place] for place in last.values() if items[place] not in others]
+    assert len(new_choices) > 3
+    assert new_items.of_choices == pytest.approx(len(new_choices) / len(last))
+    assert new_items.of_candidates == pytest.approx(len(set(new_choices)) / len(set(items)))

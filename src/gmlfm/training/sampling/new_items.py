@@ -1,4 +1,7 @@
-"""How often what is chosen is new, from training rows alone: the latest of them are taken as the future of those before."""
+"""How often what is chosen is new, from training rows alone, some of which are taken as the future of the others.
+
+They are taken as the split takes what it holds out: each user's last row (leave-one-out), or else the latest tenth.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ MOST_ROWS = 10_000  # whose candidates are drawn, where they depend on time
 
 @dataclass(frozen=True)
 class NewItems:
-    """Of the latest tenth of the training rows: items without a row before it are new in it.
+    """Of the training rows taken as the future: items that no other row names are new in it.
 
     of_choices: the share of its choices that are of new items; of_candidates: the share of new ones among what could be chosen.
     Held-out rows have no part in it, so that it is the same rule whatever is trained on.
@@ -48,6 +51,12 @@ class NewItems:
         np.minimum.at(first_times, items, times)
         return cls.from_first_rows(first_times, np.bincount(items, minlength=n_items), cut, int((times > cut).sum()))
 
+    @classmethod
+    def of_last_rows(cls, n_last: npt.NDArray[np.integer[Any]], n_rows: npt.NDArray[np.integer[Any]]) -> NewItems:
+        """n_last: by item, in how many users' last rows it is; n_rows: in how many training rows."""
+        is_new = (n_last > 0) & (n_last == n_rows)
+        return cls(float(n_last[is_new].sum() / max(n_last.sum(), 1)), float(is_new.sum() / max((n_rows > 0).sum(), 1)))
+
     def among(self, items: npt.NDArray[np.int32], times: npt.NDArray[Any], negatives: TrainingNegatives) -> NewItems:
         """The same choices, where what can be had depends on time: candidates are then those of the latest rows."""
         cut = latest_cut(times)
@@ -57,6 +66,12 @@ class NewItems:
         is_old = np.zeros(int(items.max()) + 1, bool)
         is_old[items[times <= cut]] = True
         return NewItems(self.of_choices, new_share(latest, negatives, is_old, MOST_ROWS))
+
+
+def last_rows(users: npt.NDArray[np.int32], times: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The place of each user's last row; of rows of one time the one that stands last."""
+    order = np.lexsort((times, users))
+    return order[np.flatnonzero(np.diff(users[order], append=-1))]
 
 
 def new_share(

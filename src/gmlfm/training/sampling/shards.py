@@ -16,6 +16,7 @@ from gmlfm.data.dataset import Rows
 from gmlfm.data.encoding import Encoded
 from gmlfm.data.occurrences import ItemBounds
 from gmlfm.data.prepared import PreparedData, Shard
+from gmlfm.data.split_rules import LEAVE_ONE_OUT
 from gmlfm.data.splits import TRAIN
 from gmlfm.data.times import in_order
 from gmlfm.training.sampling.availability import AvailabilitySampler, AvailableItems
@@ -23,7 +24,7 @@ from gmlfm.training.sampling.batches import BatchOptions, LabelledBatches, Ranki
 from gmlfm.training.sampling.cold_start import ColdStartSampler
 from gmlfm.training.sampling.groups import Batch, Floats, IdRows, Ints
 from gmlfm.training.sampling.negatives import NegativeSampler, TrainingNegatives
-from gmlfm.training.sampling.new_items import MOST_ROWS, NewItems, latest_cut, new_share
+from gmlfm.training.sampling.new_items import MOST_ROWS, NewItems, last_rows, latest_cut, new_share
 
 _LOG = logging.getLogger("gmlfm")
 _MOST_TIMES = 1_000_000  # of training rows, by which time is cut into blocks
@@ -100,12 +101,18 @@ class ShardBatches:
         return self._data.bounds if self._data.info.split == "global-time" else None
 
     def _new_items(self, counts: npt.NDArray[np.int32]) -> NewItems:
-        """As NewItems.estimate, in passes over the shards: the moment of the cut, each item's first row, what could be had."""
-        thinned = [times[:: self._stride] for _, times in self._trained_times()]
+        """As TrainingRows has it, in passes over the shards, which hold users whole: users' last rows; or the moment of the cut,
+        each item's first row, what could be had."""
+        if self._data.info.split == LEAVE_ONE_OUT:
+            n_last = np.zeros(len(counts), np.int64)
+            for users, items, times in self._trained_times():
+                n_last += np.bincount(items[last_rows(users, times)], minlength=len(counts))
+            return NewItems.of_last_rows(n_last, counts)
+        thinned = [times[:: self._stride] for _, _, times in self._trained_times()]
         cut = latest_cut(np.concatenate(thinned))
         first_times = np.full(len(counts), max(times.max(initial=cut) for times in thinned), thinned[0].dtype)
         n_latest = 0
-        for items, times in self._trained_times():
+        for _, items, times in self._trained_times():
             np.minimum.at(first_times, items, times)
             n_latest += int((times > cut).sum())
         new_items = NewItems.from_first_rows(first_times, counts, cut, n_latest)
@@ -122,14 +129,14 @@ class ShardBatches:
                 weights.append(len(latest))
         return replace(new_items, of_candidates=float(np.average(shares, weights=weights)))
 
-    def _trained_times(self) -> Iterator[tuple[Ints, npt.NDArray[Any]]]:
-        """Items and times of the training rows, shard by shard; without times the order of the shards."""
+    def _trained_times(self) -> Iterator[tuple[Ints, Ints, npt.NDArray[Any]]]:
+        """Users, items and times of the training rows, shard by shard; without times the order of the shards."""
         start = 0
         for number in self._numbers:
             shard = self._data.shard(number)
             rows = self._training_rows(shard)
             has_times = "time" in shard.columns.columns
-            yield shard.items[rows], in_order(shard.columns["time"])[rows] if has_times else start + rows
+            yield shard.users[rows], shard.items[rows], in_order(shard.columns["time"])[rows] if has_times else start + rows
             start += len(shard.items)
 
     @property
