@@ -113,6 +113,11 @@ def slow_score(run: FittedRun, rows: Tensor, user: list[tuple[int, float]], hist
         parts = model.earlier_pair_parts(rows[left : left + 1], rows[right : right + 1], role)
         return float(np.prod([part[0, 0].item() for part in parts if part is not None]))
 
+    def own_pair(left: int, right: int, role: Any) -> float:
+        return (
+            float(model.own_pair_values(rows[left : left + 1], rows[right : right + 1], role)[0, 0]) if spec.with_own else 0.0
+        )
+
     target = attributes_of(run.encoded.item, item, model.ids_only)
     score = float(model.global_term())
     for side in (user, target):
@@ -124,7 +129,7 @@ def slow_score(run: FittedRun, rows: Tensor, user: list[tuple[int, float]], hist
             for row, x in attributes_of(run.encoded.item, earlier, model.ids_only):
                 place = row + (number + 1) * spec.block
                 score += weight * x * linear(place)
-                score += sum(weight * x * y * earlier_pair(place, b, role) for b, y in target)
+                score += sum(weight * x * y * (earlier_pair(place, b, role) + own_pair(row, b, role)) for b, y in target)
     return score
 
 

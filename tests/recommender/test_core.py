@@ -299,7 +299,7 @@ def test_fit_shows_progress_where_it_is_asked_for(
 
     monkeypatch.setattr("gmlfm.progress.showing.display", Recording)
     Recommender("fm", **{**QUICK, "epochs": 1}).fit(board, out=tmp_path / "run", progress=progress)
-    expected = ["splitting", "encoding", "fitting fm", "epoch 1 of at most 1, 0 without gain of 10", "writing the run"]
+    expected = ["splitting", "encoding", "fitting fm", "epoch 1 of at most 1, 0 without gain of 1", "writing the run"]
     # The kernels may be ready from another test.
     words = [[text for text in display.words if "kernels" not in text] for display in displays]
     assert words == ([expected] if is_told else [])

@@ -219,16 +219,17 @@ def test_the_fields_that_decide_carry_the_score(board: Dataset) -> None:
     assert any("team" in fields and ("colour" in fields or "tags" in fields) for fields in top), top
 
 
-def test_directions_are_those_of_m(board: Dataset, explained: Recommender) -> None:
+def test_directions_are_those_of_m(board: Dataset) -> None:
     recommender = Recommender("gml-fm-md", **QUICK).fit(board)
     table = recommender.directions(2)
     matrix = recommender.fitted.model.state_dict()["dense.transform.matrix"].double()
     values = torch.linalg.eigvalsh(matrix.T @ matrix)
     assert table.filter(pl.col("direction") == 1)["share"][0] == pytest.approx(float(values[-1] / values.sum()))
     assert table.height == 10
-    matrix = explained.fitted.model.state_dict()["dense.matrix"].double()
+    ours = Recommender("gml-fm", rank=4, **QUICK).fit(board)
+    matrix = ours.fitted.model.state_dict()["dense.matrix"].double()
     values = torch.linalg.eigvalsh(matrix.T @ matrix)
-    shares = explained.directions(1)["share"]
+    shares = ours.directions(1)["share"]
     assert shares[0] == pytest.approx(float(values[-1] / values.sum()))
     for name, settings in (("gml-fm-unit", {}), ("gml-fm", {"rank": 0})):
         without = Recommender(name, **{**QUICK, "epochs": 1, **settings}).fit(board)

@@ -73,7 +73,8 @@ def spec_of(fields: Sequence[FieldCode], settings: Settings) -> HistorySpec | No
     options = settings.history
     if not options.roles:
         return None
-    return HistorySpec(options.roles, options.half_life, options.history_length, item_block(fields))
+    with_own = settings.info.cls.earlier_by_own_rows
+    return HistorySpec(options.roles, options.half_life, options.history_length, item_block(fields), with_own)
 
 
 def sequence_spec(settings: Settings) -> HistorySpec:

@@ -36,12 +36,14 @@ def outer_sums(rows: Tensor, k: int, ids: Tensor, x: Tensor) -> tuple[Tensor, Te
 
 def by_products(rows: Tensor, k: int, ids: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     """The same by PyTorch's own operations: ids, x (N, F)."""
-    taken = rows[ids] * x.unsqueeze(-1)
+    # On a GPU the way back of index_select adds where ids point, that of an index in brackets sorts them first.
+    values = rows.index_select(0, ids.flatten()).view(*ids.shape, rows.shape[1])
+    taken = values[..., : 1 + k] * x.unsqueeze(-1)
     if rows.shape[1] == 1 + k:
         total = taken.sum(-2)
         return total[:, 0], total[:, 1:]
-    ones_and_z = torch.cat([torch.ones_like(rows[:, :1]), rows[:, 1 + k :]], dim=1)
-    products = ones_and_z[ids].transpose(1, 2) @ taken[..., 1 : 1 + k]
+    ones_and_z = torch.cat([torch.ones_like(values[..., :1]), values[..., 1 + k :]], dim=-1)
+    products = ones_and_z.transpose(1, 2) @ taken[..., 1:]
     return taken[..., 0].sum(-1), products.flatten(1)
 
 

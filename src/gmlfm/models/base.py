@@ -112,12 +112,14 @@ class HistorySpec:
     .. math:: p_u = \sum_{role} \sum_j w_{role,j} \sum_{a \in j} x_a \, y_{role,a}
 
     block: rows of the items' fields; an item's row in role number r lies (r + 1) * block behind it.
+    with_own: an attribute stands in a role by its own row, too, beside the one that it has there.
     """
 
     roles: tuple[Role, ...]
     half_life: float
     length: int
     block: int
+    with_own: bool = False
 
     def shift(self, role: int) -> int:
         return (role + 1) * self.block
@@ -201,6 +203,7 @@ class Model(ABC):
     reads_users: ClassVar[bool] = True  # otherwise a score is the same for all users
     learns_in_epochs: ClassVar[bool] = False  # validation chooses how many
     caches_items: ClassVar[bool] = False  # score_all keeps the items' half of a score, which makes it cheaper than score_pairs
+    earlier_by_own_rows: ClassVar[bool] = False  # an earlier item counts by its own rows, too, beside those of its role
     shares_negatives: ClassVar[bool] = False  # a softmax can be over items that all rows of a step share
     reads_sequences: ClassVar[bool] = (
         False  # it is trained on users' sequences, the latest `length` (a setting) of their events

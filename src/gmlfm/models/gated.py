@@ -1,14 +1,23 @@
-r"""GML-FM with a gate: a factorization machine whose pairs count more, or less, the nearer the two are in a learned metric.
+r"""GML-FM in our form: pairs of who and what count more, or less, the nearer they are in a learned metric, and what people had
+before counts by a learned metric of each role of the history.
 
 .. math:: \hat y(x) = w_0 + \sum_i w_i x_i
-   + \sum_{i<j} h^\top (v_i \odot v_j) \, \big(1 + g_{ij} \cos(z_i, z_j)\big) x_i x_j,
+   + \sum_{i<j} h^\top (v_i \odot v_j) \, \big(1 + g \cos(z_i, z_j)\big) x_i x_j,
    \quad z_i = L v_i, \; L \in R^{R \times K}
 
-g is one number for the pairs of who and what, and one for each role of a history, for its pairs with the item scored.
-With D the squared distance of z at unit length, 1 + g cos = (1 + g) - (g / 2) D: the paper's weight times an affine function of
-the paper's distance. At the start h = 1 and g = 0, which is FM; g = -1 and R = K is GML-FM with z at unit length, h doubled.
+An attribute a of an earlier item has, in each role, a row v_a' beside its own v_a. With b of the item scored it makes
 
-A row of the table is (w, v). By sides a score is one inner product of K (1 + R) numbers,
+.. math:: \mathrm{pair}_{role}(a, b) = h^\top (v_a' \odot v_b) \, \big(1 + g_{role} \cos(z_a', z_b)\big) + v_a^\top M_{role} v_b
+
+M is a matrix K x K for each role: what items are like tells what follows them, so that an item which training seldom met in a
+role is not left to its rows there. With D_M(a, b) = (v_a - v_b)^T M (v_a - v_b), for a symmetric M, the last term is
+(|v_a|_M^2 + |v_b|_M^2 - D_M) / 2, the paper's Mahalanobis distance turned to nearness.
+
+h = 1, g = 0 and M = 0 is FM. M starts as half the identity, the others there. With D the squared distance of z at unit length,
+1 + g cos = (1 + g) - (g / 2) D: the paper's weight times an affine function of the paper's distance; g = -1 and R = K is GML-FM
+with z at unit length, h doubled.
+
+A row of the table is (w, v). By sides a score is one inner product of K (1 + R) numbers, K where R = 0:
 
 .. math:: \Big[\sum_i x_i v_i \,;\; g \sum_i x_i \, \mathrm{vec}\big(v_i \tfrac{z_i^\top}{\lVert z_i \rVert}\big)\Big]
 """
@@ -32,18 +41,24 @@ from gmlfm.models.pairwise import PairwiseModel, SideVectors
 from gmlfm.models.settings import Choice, Factors, Scale, Setting
 
 _RANK = Setting("rows R of the metric's matrix L, at most k; 0: no metric, weights alone", least=0, search=Choice((0, 4, 8)))
+# M starts as so much of the identity, and moves by so much: a step of Adam moves all K numbers of a row of M, so that without
+# the division a product with it would move K times as far as a row of the table.
+_NEARNESS, _METRIC_STEP = 0.5, 40.0
 
 
 class GatedGMLFM(FactorModel, PairwiseModel):
-    """O(F K (1 + R)) a side. gates: of pairs without a history, then of each role in the order of ROLES."""
+    """O(F K (1 + R)) a side, and O(K^2) an item and role. gates: of pairs without a history, then of each role in the order of
+    ROLES, in which the matrices M stand, too."""
 
     decomposes = True
+    earlier_by_own_rows = True
 
     def __init__(
         self,
         k: Factors = 64,
         rank: Annotated[int, _RANK] = 4,
         weights: Annotated[bool, Setting("whether each factor has a weight h; otherwise 1")] = True,
+        metrics: Annotated[bool, Setting("whether earlier items count by their own rows, too, through a matrix M")] = True,
         v_scale: Scale = 0.01,
     ) -> None:
         super().__init__(k, 1 + k, v_scale)
@@ -54,6 +69,9 @@ class GatedGMLFM(FactorModel, PairwiseModel):
         self.h = nn.Parameter(torch.ones(k), requires_grad=weights)
         self.matrix = nn.Parameter(nn.init.orthogonal_(torch.empty(rank, k)) if rank else torch.empty(0, k))
         self.gates = nn.Parameter(torch.zeros(1 + len(ROLES)))
+        self.metrics = nn.Parameter(torch.zeros(len(ROLES), k, k), requires_grad=metrics)  # beside the start
+        self._start: Tensor
+        self.register_buffer("_start", _NEARNESS * torch.eye(k), persistent=False)
 
     def transform_rows(self, rows: Tensor) -> Tensor:
         """(w, v, z), z at unit length."""
@@ -65,9 +83,9 @@ class GatedGMLFM(FactorModel, PairwiseModel):
 
     def kernel_spec(self) -> KernelSpec | None:
         """Steps without histories; with them engines know side vectors alone."""
-        if not self.rank or not self.h.requires_grad:
+        if not (self.rank and self.h.requires_grad and self.metrics.requires_grad):
             return None
-        return GatedSpec(self.k, (self.bias, self.h, self.matrix, self.gates), rank=self.rank)
+        return GatedSpec(self.k, (self.bias, self.h, self.matrix, self.gates, self.metrics), rank=self.rank)
 
     @property
     def side_width(self) -> int:
@@ -90,20 +108,32 @@ class GatedGMLFM(FactorModel, PairwiseModel):
         return SideVectors(self_terms + self.bias if is_user else self_terms, weighted if is_user else vector)
 
     def history_vectors(self, rows: Tensor, attributes: Attributes) -> Tensor:
-        linear, vector = outer_sums(rows, self.k, attributes.ids, attributes.x)
-        return torch.cat([linear.unsqueeze(-1), vector], dim=-1)
+        """What their rows in a role add, (N, 1 + K (1 + R)), and behind it the sums of x v by their own, (N, K)."""
+        n = attributes.ids.shape[-1] // 2
+        linear, vector = outer_sums(rows, self.k, attributes.ids[..., :n], attributes.x[..., :n])
+        _, own = outer_sums(rows[:, : 1 + self.k], self.k, attributes.ids[..., n:], attributes.x[..., n:])
+        return torch.cat([linear.unsqueeze(-1), vector, own], dim=-1)
 
     def resting_points(self) -> list[tuple[nn.Parameter, float]]:
-        return [(self.h, 1.0), (self.gates, 0.0)]
+        return [(self.h, 1.0), (self.gates, 0.0), (self.metrics, 0.0)]
 
     def in_role(self, vectors: Tensor, role: Role) -> Tensor:
-        return vectors * torch.cat([self.h.new_ones(1), self._scale(self._gate(role))])
+        of_role, own = vectors[:, : -self.k], vectors[:, -self.k :]
+        scaled = of_role * torch.cat([self.h.new_ones(1), self._scale(self._gate(role))])
+        if not self.metrics.requires_grad:
+            return scaled
+        by_metric = scaled[:, 1 : 1 + self.k] + own @ self._metric(role)
+        return torch.cat([scaled[:, :1], by_metric, scaled[:, 1 + self.k :]], dim=1)
 
     def pair_parts(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor | None]:
         return self._parts(left, right, self.gates[0])
 
     def earlier_pair_parts(self, earlier: Tensor, scored: Tensor, role: Role) -> tuple[Tensor, Tensor | None]:
         return self._parts(earlier, scored, self._gate(role))
+
+    def own_pair_values(self, earlier: Tensor, scored: Tensor, role: Role) -> Tensor:
+        values = earlier[:, 1 : 1 + self.k] @ self._metric(role) @ scored[:, 1 : 1 + self.k].T
+        return values if self.metrics.requires_grad else torch.zeros_like(values)
 
     def metric(self) -> tuple[Tensor, Tensor]:
         if not self.rank:
@@ -118,6 +148,10 @@ class GatedGMLFM(FactorModel, PairwiseModel):
 
     def _gate(self, role: Role) -> Tensor:
         return self.gates[1 + ROLES.index(role)]
+
+    def _metric(self, role: Role) -> Tensor:
+        """M of a role."""
+        return self._start + self.metrics[ROLES.index(role)] * (_METRIC_STEP / self.k)
 
     def _scale(self, gate: Tensor) -> Tensor:
         """h, and g h for each column of z: (K (1 + R),)."""

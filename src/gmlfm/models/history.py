@@ -65,9 +65,11 @@ def earlier_items(history: History, spec: HistorySpec) -> EarlierItems:
 
 
 def in_role(items: AttributeTable, spec: HistorySpec, role: int) -> AttributeTable:
-    """Items by the rows that they have in role number `role` of the history."""
-    ids = np.where(items.ids == PADDING, PADDING, items.ids + np.int32(spec.shift(role)))
-    return AttributeTable(ids.astype(np.int32), items.values)
+    """Items by the rows that they have in role number `role` of the history, and behind these by their own where they count."""
+    ids = np.where(items.ids == PADDING, PADDING, items.ids + np.int32(spec.shift(role))).astype(np.int32)
+    if not spec.with_own:
+        return AttributeTable(ids, items.values)
+    return AttributeTable(np.concatenate([ids, items.ids], 1), np.concatenate([items.values, items.values], 1))
 
 
 def bag_sums(bags: Bags, vectors: Tensor) -> Tensor:

@@ -89,6 +89,11 @@ class PairwiseModel(GradientModel):
         """`pair_parts` of attributes of earlier items in a role with those of the item that is scored."""
         return self.pair_parts(earlier, scored)
 
+    def own_pair_values(self, earlier: Tensor, scored: Tensor, role: Role) -> Tensor:
+        """Where earlier_by_own_rows: what earlier items' attributes by their own rows add in pairs with the scored item's, at
+        x = 1: (A, width), (B, width) -> (A, B)."""
+        raise NotImplementedError(f"{type(self).__name__} says no value of earlier items by their own rows.")
+
     def scores_after(
         self, rows: Tensor, user_side: Attributes, item_side: Attributes, earlier: list[Tensor], role_fields: Tensor | None
     ) -> list[Tensor]:

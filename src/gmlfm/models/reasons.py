@@ -4,7 +4,8 @@ An item j of the history adds to the score of item i
 
 .. math:: \sum_{role} w_{role,j} \sum_{a \in j} x_a \Big( w_a + \sum_{b \in i} \mathrm{pair}(a, b) \, x_b \Big)
 
-where a goes by its row in the role; for a model that decomposes the inner sums are one inner product of j's vector and i's.
+where a goes by its row in the role, and by its own where that counts, too;
+for a model that decomposes the inner sums are one inner product of j's vector and i's.
 """
 
 from __future__ import annotations
@@ -61,6 +62,10 @@ def earlier_terms(
                 rows = model.scorer.rows_of(torch.from_numpy(ids[block]).to(scored.device))
                 linear[block] = model.linear(rows).cpu().numpy()
                 of_weight, of_distance = model.earlier_pair_parts(rows, scored, role)
+                if spec.with_own:
+                    own = model.scorer.rows_of(torch.from_numpy(ids[block] - shifts[number]).to(scored.device))
+                    by_role = of_weight if of_distance is None else of_weight * of_distance
+                    of_weight, of_distance = by_role + model.own_pair_values(own, scored, role), None
                 weight[block] = of_weight.cpu().numpy()
                 if of_distance is not None:
                     distance = np.zeros_like(weight) if distance is None else distance

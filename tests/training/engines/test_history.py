@@ -78,8 +78,8 @@ def dense_rows(model: Any, ids: npt.NDArray[Any], x: npt.NDArray[Any], n: int) -
     return result
 
 
-def history_rows(steps: Steps, batch: HistoryBatch, earlier: AttributeTable, n: int) -> Tensor:
-    """(B, roles, n): the weight of each row of the table in each role."""
+def history_rows(steps: Steps, batch: HistoryBatch, earlier: AttributeTable, n: int, *, own: bool = False) -> Tensor:
+    """(B, roles, n): the weight of each row of the table in each role. own: of the items' own rows, not those of the role."""
     result, spec = torch.zeros(len(batch), len(steps.spec.roles), n, dtype=torch.float64), steps.spec
     for row in range(len(batch)):
         latest = list(range(batch.row_start[row], batch.row_stop[row]))
@@ -93,7 +93,9 @@ def history_rows(steps: Steps, batch: HistoryBatch, earlier: AttributeTable, n: 
             norm = math.sqrt(sum(weight**2 for weight in weights.values()))
             for event, weight in weights.items():
                 item = batch.events[event : event + 1]
-                ids = np.where(earlier.ids[item] == PADDING, PADDING, earlier.ids[item] + (number + 1) * spec.block)
+                ids = np.where(
+                    earlier.ids[item] == PADDING, PADDING, earlier.ids[item] + (0 if own else (number + 1) * spec.block)
+                )
                 result[row, number] += weight / norm * dense_rows(steps.model, ids, earlier.values[item], n)[0]
     return result
 
@@ -123,9 +125,12 @@ class Naive:
         user = dense_rows(model, batch.users.ids, batch.users.values, n)
         item = dense_rows(model, scored.ids[items.ravel()], scored.values[items.ravel()], n)
         history, in_roles = history_rows(self.steps, batch, self.earlier, n), []
+        own = history_rows(self.steps, batch, self.earlier, n, own=True)
         for number, role in enumerate(self.steps.spec.roles):
             weight, distance = model.earlier_pair_parts(rows, rows, role)
             in_roles.append(history[:, number] @ (weight if distance is None else weight * distance))
+            if self.steps.spec.with_own:
+                in_roles.append(own[:, number] @ model.own_pair_values(rows, rows, role))
 
         def self_terms(side: Tensor) -> Tensor:
             both = ((side @ pairs) * side).sum(1) - (side.square() * pairs.diagonal()).sum(1)

@@ -65,13 +65,15 @@ def test_such_a_step_moves_no_row_of_an_items_id(model: str, n_negatives: Any) -
     engine.step(next(iter(begun.batches.epoch(1))), hides=True)
     is_moved = (begun.table != before).any(1).numpy()
     trained = item_rows[ids.trained_items]
-    assert not is_moved[trained].any()
+    if not begun.model.earlier_by_own_rows:  # by which ids count in histories
+        assert not is_moved[trained].any()
     assert is_moved[colours].any()
     before = begun.table.clone()
     engine.step(next(iter(begun.batches.epoch(1))))
     is_moved = (begun.table != before).any(1).numpy()
     assert is_moved[trained].any()
-    assert not is_moved[ids.unknown_item]
+    if not begun.model.earlier_by_own_rows:  # by which hidden ids count in histories
+        assert not is_moved[ids.unknown_item]
 
 
 def test_items_stand_as_high_as_with_their_ids_and_differ_by_user_as_without() -> None:

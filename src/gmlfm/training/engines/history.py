@@ -60,6 +60,7 @@ class HistoryEngine:
         self.device, self._field_of_row = rows.table.device, field_of_row
         self._items, self._earlier = training_items(batches.encoded.item, batches.ids), batches.encoded.item
         self._ids, self._candidates = batches.ids, batches.candidates
+        self._n_rows = batches.n_instances
         self._n_negatives, self._hidden_rate = batches.options.n_negatives, batches.options.cold_start_rate
         self._distinct_rows, self._distinct_items = Distinct(len(rows.table)), Distinct(len(self._items))
         self._column_of_item = np.full(len(self._items) + 1, -1, np.int32)  # behind the items one that is none
@@ -99,7 +100,7 @@ class HistoryEngine:
             assert step.leaf.grad is not None
             self._updates.step(step.numbers, step.leaf.detach(), step.leaf.grad)
             self.dense.step()
-            draw_back(self.model, self.rows.lr, self.rows.weight_decay)
+            draw_back(self.model, self.rows.lr, self.rows.weight_decay, self._n_rows)
         return result
 
     def _shared(self, batch: HistoryBatch, rng: np.random.Generator, *, hides: bool = False) -> _Step:
@@ -108,7 +109,7 @@ class HistoryEngine:
         drawn, rate = self._candidates, 0.0 if hides else self._hidden_rate
         if self._takes_all:
             windows, n_earlier = self._whole_windows(batch), (len(self._earlier),) * len(self.spec.roles)
-            sides = [self._catalogue.roles_hidden(rate, rng)]
+            sides = [self._catalogue.in_roles(rate, rng)]
             sides += [self._catalogue.items(hides=True)] if hides else []
             sides.append(self._catalogue.items(hides=False))
             step, (user_side, role_side, *item_sides) = self._gather_catalogue(batch.users, sides)
@@ -197,10 +198,10 @@ class HistoryEngine:
 
     def _in_roles(self, earlier: EarlierItems, rate: float, rng: np.random.Generator) -> AttributeTable:
         """The earlier items by their rows in each role, role after role; in each a share with their ids hidden."""
-        items, unknown, sides = take_items(self._earlier, earlier.items), self._ids.unknown_item, []
+        items, sides = take_items(self._earlier, earlier.items), []
         for role, n_items in enumerate(earlier.n_items):
-            side = in_role(AttributeTable(items.ids[:n_items], items.values[:n_items]), self.spec, role)
-            sides.append(with_ids_dropped(side, unknown + self.spec.shift(role), rate, -1, rng))
+            side = AttributeTable(items.ids[:n_items], items.values[:n_items])
+            sides.append(in_role(with_ids_dropped(side, self._ids.unknown_item, rate, -1, rng), self.spec, role))
         return AttributeTable(*(np.concatenate([getattr(side, name) for side in sides]) for name in ("ids", "values")))
 
     def _gather(self, tables: list[AttributeTable]) -> tuple[_Step, list[Attributes]]:

@@ -33,7 +33,7 @@ class Catalogue:
         shown = take_items(items, candidates)
         self._items = {False: shown, True: with_ids_dropped(shown, ids.unknown_item, 1.0, ids.negative_only_row)}
         self._ids, self._spec = ids, spec
-        self._roles = [in_role(earlier, spec, role) for role in range(len(spec.roles))]
+        self._earlier = earlier
         self.first_row = n_rows - (1 + len(spec.roles)) * spec.block
         self.rows = np.arange(self.first_row, n_rows)
 
@@ -41,18 +41,10 @@ class Catalogue:
         """hides: with their ids hidden."""
         return self._items[hides]
 
-    @property
-    def in_roles(self) -> AttributeTable:
-        """The items by their rows in each role, role after role."""
-        return _joined(self._roles)
-
-    def roles_hidden(self, rate: float, rng: np.random.Generator) -> AttributeTable:
-        """Role after role."""
-        unknown = self._ids.unknown_item
-        sides = [
-            with_ids_dropped(side, unknown + self._spec.shift(role), rate, -1, rng) for role, side in enumerate(self._roles)
-        ]
-        return _joined(sides)
+    def in_roles(self, hidden: float = 0.0, rng: np.random.Generator | None = None) -> AttributeTable:
+        """The items by their rows in each role, role after role; hidden: the share whose ids are hidden."""
+        roles, unknown = range(len(self._spec.roles)), self._ids.unknown_item
+        return _joined([in_role(with_ids_dropped(self._earlier, unknown, hidden, -1, rng), self._spec, role) for role in roles])
 
 
 def take_items(items: AttributeTable, numbers: Ints) -> AttributeTable:

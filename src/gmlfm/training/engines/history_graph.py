@@ -153,11 +153,9 @@ class HistoryGraphEngine:
         items, device = training_items(batches.encoded.item, batches.ids), data.device
         catalogue = Catalogue(items, batches.encoded.item, batches.candidates, batches.ids, batches.spec, len(rows.table))
         self._items, self._hidden_items = (self._static(catalogue.items(hides=hides)) for hides in (False, True))
-        self._roles = self._static(catalogue.in_roles)
+        self._roles = self._static(catalogue.in_roles())
+        self._hidden_ids = self._static(catalogue.in_roles(hidden=1.0)).ids
         self._n_items = len(batches.encoded.item)
-        unknown = batches.ids.unknown_item
-        shifts = torch.tensor([unknown + self._spec.shift(role) for role in range(len(self._spec.roles))], device=device)
-        self._unknown_in_role = shifts.repeat_interleave(self._n_items)
         self._first_row = catalogue.first_row
         ages = torch.arange(self._spec.length, device=device)
         self._ages, self._recency = ages, torch.exp2(-ages / self._spec.half_life)
@@ -216,7 +214,7 @@ class HistoryGraphEngine:
                 parameter.grad = of_parameter
             if self._parameters:
                 self._dense.step()
-                draw_back(self._model, self._lr, self._rows.weight_decay)
+                draw_back(self._model, self._lr, self._rows.weight_decay, self._data.n_instances)
             if not hides:
                 self._loss += loss.detach()
 
@@ -244,7 +242,8 @@ class HistoryGraphEngine:
         """(B, D): each role's weights as a matrix rows x items, times the items' vectors in that role."""
         spec, n_items = self._spec, self._n_items
         roles = self._roles if hides else self._with_ids_dropped(self._roles)
-        vectors = self._model.history_vectors(transformed, roles)
+        model: Any = self._model
+        vectors = model.history_vectors(transformed, roles)
         places = stop.unsqueeze(1) - 1 - self._ages
         is_earlier = places >= begin.unsqueeze(1)
         if self._hidden_rate:  # some histories are hidden whole, so that users without any are trained for
@@ -253,9 +252,9 @@ class HistoryGraphEngine:
         is_kept = is_earlier
         if self._dropout:
             is_kept = is_earlier & (torch.rand(places.shape, device=places.device) >= self._dropout)
-        total = vectors.new_zeros(len(stop), vectors.shape[1] - 1)
+        total: Tensor = vectors.new_zeros(len(stop), model.side_width)
         for number, role in enumerate(spec.roles):
-            of_role = self._model.in_role(vectors[number * n_items : (number + 1) * n_items], role)[:, 1:]
+            of_role = model.in_role(vectors[number * n_items : (number + 1) * n_items], role)[:, 1:]
             if role == "last":
                 total = total + of_role.index_select(0, items[:, 0]) * is_earlier[:, :1]
                 continue
@@ -269,9 +268,8 @@ class HistoryGraphEngine:
         """In each role some items with their ids dropped."""
         if not self._hidden_rate:
             return roles
-        is_dropped = torch.rand(len(roles.ids), device=roles.ids.device) < self._hidden_rate
-        id_rows = torch.where(is_dropped, self._unknown_in_role, roles.ids[:, 0]).unsqueeze(1)
-        return Attributes(torch.cat([id_rows, roles.ids[:, 1:]], 1), roles.x, roles.fields, roles.is_present)
+        is_dropped = torch.rand(len(roles.ids), 1, device=roles.ids.device) < self._hidden_rate
+        return Attributes(torch.where(is_dropped, self._hidden_ids, roles.ids), roles.x, roles.fields, roles.is_present)
 
     def _update(self, gradient: Tensor) -> None:
         """RowAdam over the whole table, as far as rows are part of the step."""

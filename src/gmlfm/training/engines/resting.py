@@ -7,15 +7,17 @@ from torch import Tensor
 
 from gmlfm.models.gradient import GradientModel
 
-# By the square of the rows' decay, which is the less the more steps an epoch has: all rows move these few numbers, and small
-# data would follow them too far: measured on Auto, Office and ML-1M (docs/research.md).
-_STRENGTH = 22.0
+# A few numbers that all rows share: by the square of the rows' decay, which is the less the more steps an epoch has. A matrix,
+# as a prior does: the less the more rows there are to learn it from. Measured on Auto, Office and ML-1M (docs/research.md).
+_STRENGTH, _PRIOR_ROWS = 22.0, 65_000.0
 
 
 @torch.no_grad()
-def draw_back(model: GradientModel, lr: float | Tensor, weight_decay: float) -> None:
-    """After a step. lr: a tensor where a recorded step must not hold it as a number."""
-    share = lr * (_STRENGTH * weight_decay * weight_decay)
-    share = share.clamp(max=1.0) if isinstance(share, Tensor) else min(share, 1.0)
+def draw_back(model: GradientModel, lr: float | Tensor, weight_decay: float, n_rows: int) -> None:
+    """After a step of an epoch of n_rows. lr: a tensor where a recorded step must not hold it as a number."""
+    if not weight_decay:
+        return
     for parameter, rest in model.resting_points():
-        parameter.sub_((parameter - rest) * share)
+        strength = _PRIOR_ROWS / n_rows if parameter.ndim > 1 else _STRENGTH * weight_decay * weight_decay
+        share = lr * strength
+        parameter.sub_((parameter - rest) * (share.clamp(max=1.0) if isinstance(share, Tensor) else min(share, 1.0)))

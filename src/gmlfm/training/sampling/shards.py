@@ -101,8 +101,8 @@ class ShardBatches:
         return self._data.bounds if self._data.info.split == "global-time" else None
 
     def _new_items(self, counts: npt.NDArray[np.int32]) -> NewItems:
-        """As TrainingRows has it, in passes over the shards, which hold users whole: users' last rows; or the moment of the cut,
-        each item's first row, what could be had."""
+        """As TrainingRows has it, in passes over the shards, which hold users whole: users' last rows; or the moment of the
+        cut, each item's first row, what could be had."""
         if self._data.info.split == LEAVE_ONE_OUT:
             n_last = np.zeros(len(counts), np.int64)
             for users, items, times in self._trained_times():
