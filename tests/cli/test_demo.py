@@ -14,13 +14,13 @@ def test_the_demo_goes_from_the_market_to_the_report(tmp_path: Path, capsys: pyt
     printed = capsys.readouterr()
     result = json.loads(printed.out)
     rates = {name: metrics["hr@10"] for name, metrics in result["results"].items()}
-    assert list(rates) == ["chance", "popularity", "gml-fm", "fm, with histories", "the oracle, who knows every taste"]
+    assert list(rates) == ["chance", "popularity", "gml-fm-unit", "gml-fm, with histories", "the oracle, who knows every taste"]
     assert result["results"]["chance"] == pytest.approx({"hr@10": 0.1, "ndcg@10": 0.0454}, abs=1e-4)
     # What is ranked could be had and was never sold, so that popularity cannot tell one listing from another.
     assert rates["popularity"] == pytest.approx(0.1, abs=0.02)
     oracle = rates["the oracle, who knows every taste"]
-    assert rates["chance"] + 0.05 < rates["gml-fm"] < oracle - 0.2
-    assert rates["gml-fm"] < rates["fm, with histories"] < oracle - 0.1
+    assert rates["chance"] + 0.05 < rates["gml-fm-unit"] < oracle - 0.2
+    assert rates["gml-fm-unit"] < rates["gml-fm, with histories"] < oracle - 0.1
     for heading in (
         "The data",
         "Training",

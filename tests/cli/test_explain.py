@@ -72,7 +72,8 @@ def test_what_stands_below_is_what_the_title_announces(run: str, capsys: pytest.
     strongest = max(
         (term for term in recommender.explain("b0000003", best).terms if term.kind == "pair"), key=lambda term: abs(term.value)
     )
-    assert f"{' x '.join(strongest.attributes)}: {strongest.value:+.4f} (weight" in shown
+    behind = "\n" if strongest.distance is None else " (weight"
+    assert f"{' x '.join(strongest.attributes)}: {strongest.value:+.4f}{behind}" in shown
     own, other = (recommender.explain("b0000003", item).by_fields() for item in (best, second))
     for against, name in ((second, f"of {second}"), ("mean", "in the mean")):
         assert main([*command, "--against", against]) == 0

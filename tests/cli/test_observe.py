@@ -32,7 +32,7 @@ def _best(run: str, n: int) -> list[str]:
 def test_a_table_of_what_users_did_counts_from_then_on(
     own_run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    best, second = _best(own_run, 2)
+    best = _best(own_run, 1)[0]
     table = pl.DataFrame({"user": [USER, "visitor"], "item": [best, best], "time": ["2026-01-31", "2026-02-01"]})
     capsys.readouterr()
     for name, n, n_known in (("clicks.csv", 2, 0), ("clicks.parquet", 0, 2), ("clicks.jsonl", 0, 2)):
@@ -42,7 +42,7 @@ def test_a_table_of_what_users_did_counts_from_then_on(
         assert main(["observe", own_run, str(path), "--json"]) == 0
         printed = json.loads(capsys.readouterr().out)
         assert printed == {"run": own_run, "observed": n, "duplicates": n_known, "new_users": int(n > 0)}
-    assert _best(own_run, 1) == [second]
+    assert best not in _best(own_run, 50)
     assert main(["observe", own_run, str(tmp_path / "clicks.csv")]) == 0
     assert "0 rows of what users did count from now on in" in capsys.readouterr().out
 
@@ -56,7 +56,7 @@ def test_lines_of_standard_input(own_run: str, monkeypatch: pytest.MonkeyPatch, 
     assert "2 rows of what users did count from now on in" in capsys.readouterr().out
     observed = Recommender.load(own_run).observed
     assert observed.rows_of("visitor") == (("visitor", second, None, "click"),)
-    assert _best(own_run, 1) == [second]
+    assert best not in _best(own_run, 50)
     _given("", monkeypatch)
     assert main(["observe", own_run, "-", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["observed"] == 0

@@ -33,7 +33,7 @@ def test_every_training_leaves_its_page(market: str, tmp_path: Path, capsys: pyt
         metrics,
         "1 epochs; the weights are those of epoch 1",
         "<td>k</td><td>4</td>",
-        "<td>rank</td><td>4</td>",  # a default
+        "<td>rank</td><td>0</td>",  # a default
         f"<pre>gmlfm evaluate {out}\ngmlfm recommend {out} --user b",
         "<svg",
     ):

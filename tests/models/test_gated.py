@@ -1,16 +1,20 @@
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from gmlfm.data.attributes import ROLES
 from gmlfm.errors import OptionError
+from gmlfm.kernels.spec import GatedSpec, SumsSpec
 from gmlfm.models.fm import FM
 from gmlfm.models.gated import GatedGMLFM
 from gmlfm.models.gmlfm import GMLFM
+from gmlfm.models.gradient import Attributes
+from gmlfm.training.engines.resting import draw_back
 from tests.models.slow_loops import K, Row, check, linear, rows_and_batch
 
 
@@ -102,10 +106,11 @@ def test_the_metric_is_that_of_l() -> None:
     assert factors.shape == (5, K)
 
 
-def test_only_learned_weights_and_a_metric_have_a_kernel() -> None:
-    assert GatedGMLFM(4, rank=2).kernel_spec() is not None
-    assert GatedGMLFM(4, rank=0).kernel_spec() is None
-    assert GatedGMLFM(4, rank=2, weights=False).kernel_spec() is None
+def test_an_fm_and_one_with_weights_and_a_gate_have_a_kernel() -> None:
+    assert type(GatedGMLFM(4).kernel_spec()) is SumsSpec
+    assert type(GatedGMLFM(4, rank=2, weights=True).kernel_spec()) is GatedSpec
+    assert GatedGMLFM(4, weights=True).kernel_spec() is None
+    assert GatedGMLFM(4, rank=2).kernel_spec() is None
 
 
 def test_a_rank_above_k_and_a_negative_one_are_refused() -> None:
@@ -115,8 +120,43 @@ def test_a_rank_above_k_and_a_negative_one_are_refused() -> None:
         GatedGMLFM(4, rank=5)
 
 
-def test_by_default_the_rank_is_at_most_k() -> None:
-    assert [GatedGMLFM(k).rank for k in (2, 4, 64)] == [2, 4, 4]
+def test_earlier_items_make_pairs_by_their_own_rows_through_a_matrix_of_the_role() -> None:
+    model = random_model().double()
+    earlier, scored = torch.randn(4, 1 + K).double(), torch.randn(3, 1 + K).double()
+    for number, role in enumerate(ROLES):
+        matrix = 0.5 * torch.eye(K).double() + model.metrics[number] * 40.0 / K
+        values = model.own_pair_values(earlier, scored, role)
+        for a, b in product(range(4), range(3)):
+            torch.testing.assert_close(values[a, b], earlier[a, 1:] @ matrix @ scored[b, 1:])
+    assert not random_model(metrics=False).double().own_pair_values(earlier, scored, "last").any()
+
+
+def test_an_item_adds_its_rows_in_the_role_and_its_own() -> None:
+    model = random_model(weights=True).double()
+    rows = torch.randn(5, 1 + K).double()
+    attributes = Attributes(
+        torch.tensor([[3, 4, 1, 2]]), torch.tensor([[1.0, 0.5, 1.0, 0.5]]).double()
+    )  # in the role, then own
+    vector = model.in_role(model.history_vectors(rows, attributes), "recent")[0]
+    scored = torch.randn(1, 1 + K).double()
+    expected = sum(
+        x * ((model.h * rows[in_role, 1:] * scored[0, 1:]).sum() + model.own_pair_values(rows[own : own + 1], scored, "recent"))
+        for in_role, own, x in ((3, 1, 1.0), (4, 2, 0.5))
+    )
+    torch.testing.assert_close((vector[1:] * scored[0, 1:]).sum().view(1, 1), expected)
+    torch.testing.assert_close(vector[0], rows[3, 0] + 0.5 * rows[4, 0])
+
+
+def test_the_matrices_are_drawn_back_by_the_number_of_rows_and_the_weights_by_the_rows_decay() -> None:
+    model = random_model(rank=2, weights=True)
+    before = {name: tensor.clone() for name, tensor in model.state_dict(keep_vars=False).items()}
+    draw_back(model, lr=0.01, weight_decay=0.1, n_rows=6_500)
+    torch.testing.assert_close(model.metrics, before["metrics"] * (1 - 0.01 * 10.0))
+    torch.testing.assert_close(model.h, 1 + (before["h"] - 1) * (1 - 0.01 * 22.0 * 0.01))
+    torch.testing.assert_close(model.gates, before["gates"] * (1 - 0.01 * 22.0 * 0.01))
+    after = model.metrics.clone()
+    draw_back(model, lr=0.01, weight_decay=0.0, n_rows=6_500)
+    assert model.metrics.equal(after)
 
 
 @pytest.mark.parametrize("k", [3, 8, 64])

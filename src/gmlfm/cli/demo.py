@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gmlfm.recommender import Recommender
 
 _OUT = "runs/demo"
-_EPOCHS_WITH_HISTORY, _WITH_HISTORY = 6, "fm, with histories"
+_EPOCHS_WITH_HISTORY, _WITH_HISTORY = 6, "gml-fm, with histories"
 NEWCOMER = {"age": "20-29", "region": "Osaka"}
 # Any order that knows nothing, ten places of a hundred: 10 / 100, and the sum of 1 / log2(place + 1) over ten places / 100.
 CHANCE = {"hr@10": 0.1, "ndcg@10": sum(1 / math.log2(place + 1) for place in range(1, 11)) / 100}
@@ -38,9 +38,9 @@ def add_to(commands: Any) -> None:
         commands,
         "demo",
         "train, evaluate and recommend on the built-in market",
-        "About two minutes: the built-in second-hand market, gml-fm trained on who and what, fm on what buyers did before, "
-        "too, a table against popularity and the oracle's ceiling, a buyer whose next purchase changes the list, a newcomer, "
-        "and a report page with pictures.",
+        "About two minutes: the built-in second-hand market, gml-fm-unit trained on who and what, gml-fm on what buyers did "
+        "before, too, a table against popularity and the oracle's ceiling, a buyer whose next purchase changes the list, a "
+        "newcomer, and a report page with pictures.",
         ["gmlfm demo", "gmlfm demo --users 500 --epochs 3 --out runs/small"],
     )
     parser.add_argument("--out", default=_OUT, metavar="DIR", help=f"the run folder (default: {_OUT}, replaced each time)")
@@ -89,12 +89,10 @@ def run(options: argparse.Namespace) -> None:
         "Trained on what was sold first, tested on what was sold last, among listings that could be had at that moment."
     )
     console.rule("2. Training")
-    console.print("gml-fm, on who and what:")
-    plain = Recommender("gml-fm", history="none", seed=0, epochs=options.epochs, patience=2).fit(
-        data, observer=EpochLines(console)
-    )
-    console.print("fm, on what buyers did before, too:")
-    model = Recommender("fm", history="auto", seed=0, epochs=min(options.epochs, _EPOCHS_WITH_HISTORY))
+    console.print("gml-fm-unit, on who and what:")
+    plain = Recommender("gml-fm-unit", seed=0, epochs=options.epochs, patience=2).fit(data, observer=EpochLines(console))
+    console.print("gml-fm, on what buyers did before, too:")
+    model = Recommender("gml-fm", seed=0, epochs=min(options.epochs, _EPOCHS_WITH_HISTORY))
     force = options.force or options.out == _OUT
     model.fit(data, out=options.out, force=force, observer=EpochLines(console))
     popular = Recommender("popularity").fit(data)
@@ -102,7 +100,7 @@ def run(options: argparse.Namespace) -> None:
     fitted = model.fitted
     scorers: dict[str, Ranker] = {
         "popularity": popular.fitted.ranker,
-        "gml-fm": plain.fitted.ranker,
+        "gml-fm-unit": plain.fitted.ranker,
         _WITH_HISTORY: fitted.ranker_of("test"),
         "the oracle, who knows every taste": OracleScores(market, data),
     }

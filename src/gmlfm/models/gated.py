@@ -13,7 +13,8 @@ M is a matrix K x K for each role: what items are like tells what follows them, 
 role is not left to its rows there. With D_M(a, b) = (v_a - v_b)^T M (v_a - v_b), for a symmetric M, the last term is
 (|v_a|_M^2 + |v_b|_M^2 - D_M) / 2, the paper's Mahalanobis distance turned to nearness.
 
-h = 1, g = 0 and M = 0 is FM. M starts as half the identity, the others there. With D the squared distance of z at unit length,
+h = 1, g = 0 and M = 0 is FM. M starts as half the identity, the others there, and h and g are learned only if they are asked
+for (`weights`, `rank`): without a history the default is FM itself. With D the squared distance of z at unit length,
 1 + g cos = (1 + g) - (g / 2) D: the paper's weight times an affine function of the paper's distance; g = -1 and R = K is GML-FM
 with z at unit length, h doubled.
 
@@ -34,7 +35,8 @@ from gmlfm.data.attributes import ROLES, Role
 from gmlfm.distances import directions
 from gmlfm.errors import NotSupportedError, OptionError
 from gmlfm.kernels.outer_sums import outer_sums
-from gmlfm.kernels.spec import GatedSpec, KernelSpec
+from gmlfm.kernels.spec import GatedSpec, KernelSpec, SumsSpec
+from gmlfm.models.base import FitInputs
 from gmlfm.models.gradient import Attributes
 from gmlfm.models.layers import FactorModel, weighted_sum
 from gmlfm.models.pairwise import PairwiseModel, SideVectors
@@ -56,19 +58,22 @@ class GatedGMLFM(FactorModel, PairwiseModel):
     def __init__(
         self,
         k: Factors = 64,
-        rank: Annotated[int, _RANK] = 4,
-        weights: Annotated[bool, Setting("whether each factor has a weight h; otherwise 1")] = True,
+        rank: Annotated[int, _RANK] = 0,
+        weights: Annotated[
+            bool, Setting("whether each factor has a weight h; otherwise 1", search=Choice((False, True)))
+        ] = False,
         metrics: Annotated[bool, Setting("whether earlier items count by their own rows, too, through a matrix M")] = True,
         v_scale: Scale = 0.01,
     ) -> None:
         super().__init__(k, 1 + k, v_scale)
-        if rank > k and "rank" in self.settings:
+        if rank > k:
             raise OptionError(f"rank is {rank}, but k is {k}; a metric of K factors has at most K rows.")
-        self.rank = rank = min(rank, k)
+        self.rank, self.has_metrics = rank, metrics
         self.bias = nn.Parameter(torch.zeros(()))
         self.h = nn.Parameter(torch.ones(k), requires_grad=weights)
-        self.matrix = nn.Parameter(nn.init.orthogonal_(torch.empty(rank, k)) if rank else torch.empty(0, k))
-        self.gates = nn.Parameter(torch.zeros(1 + len(ROLES)))
+        matrix = nn.init.orthogonal_(torch.empty(rank, k)) if rank else torch.empty(0, k)
+        self.matrix = nn.Parameter(matrix, requires_grad=rank > 0)
+        self.gates = nn.Parameter(torch.zeros(1 + len(ROLES)), requires_grad=rank > 0)
         self.metrics = nn.Parameter(torch.zeros(len(ROLES), k, k), requires_grad=metrics)  # beside the start
         self._start: Tensor
         self.register_buffer("_start", _NEARNESS * torch.eye(k), persistent=False)
@@ -83,9 +88,15 @@ class GatedGMLFM(FactorModel, PairwiseModel):
 
     def kernel_spec(self) -> KernelSpec | None:
         """Steps without histories; with them engines know side vectors alone."""
-        if not (self.rank and self.h.requires_grad and self.metrics.requires_grad):
+        if not self.rank and not self.h.requires_grad:
+            return SumsSpec(self.k, (self.bias,))
+        if not self.rank or not self.h.requires_grad:
             return None
-        return GatedSpec(self.k, (self.bias, self.h, self.matrix, self.gates, self.metrics), rank=self.rank)
+        return GatedSpec(self.k, (self.bias, self.h, self.matrix, self.gates), rank=self.rank)
+
+    def attach(self, inputs: FitInputs) -> None:
+        super().attach(inputs)
+        self.metrics.requires_grad_(self.has_metrics and inputs.history is not None)
 
     @property
     def side_width(self) -> int:
@@ -120,7 +131,7 @@ class GatedGMLFM(FactorModel, PairwiseModel):
     def in_role(self, vectors: Tensor, role: Role) -> Tensor:
         of_role, own = vectors[:, : -self.k], vectors[:, -self.k :]
         scaled = of_role * torch.cat([self.h.new_ones(1), self._scale(self._gate(role))])
-        if not self.metrics.requires_grad:
+        if not self.has_metrics:
             return scaled
         by_metric = scaled[:, 1 : 1 + self.k] + own @ self._metric(role)
         return torch.cat([scaled[:, :1], by_metric, scaled[:, 1 + self.k :]], dim=1)
@@ -133,7 +144,7 @@ class GatedGMLFM(FactorModel, PairwiseModel):
 
     def own_pair_values(self, earlier: Tensor, scored: Tensor, role: Role) -> Tensor:
         values = earlier[:, 1 : 1 + self.k] @ self._metric(role) @ scored[:, 1 : 1 + self.k].T
-        return values if self.metrics.requires_grad else torch.zeros_like(values)
+        return values if self.has_metrics else torch.zeros_like(values)
 
     def metric(self) -> tuple[Tensor, Tensor]:
         if not self.rank:

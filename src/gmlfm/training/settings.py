@@ -34,7 +34,6 @@ _WITH_HISTORY: dict[str, Any] = {
     "schedule": "cosine",
     "epochs": 20,
     "v_scale": 0.05,
-    "rank": 0,  # what a gate costs the matrices of the roles give for less
 }
 _ALL_UP_TO, _SHARED_NEGATIVES = 4096, 512  # candidates of which a softmax takes all, and how many it takes of more
 _NEGATIVES_OF_A_ROW = 64  # in a softmax, where rows cannot share them
@@ -77,8 +76,7 @@ class Settings:
             values["history"] = ",".join(str(role) for role in values["history"]) or NO_HISTORY
         defaults = dict(info.defaults)
         if _reads_history(info) and values.get("history", NO_HISTORY) not in (AUTO_HISTORY, NO_HISTORY):
-            of_models = {"v_scale", "rank"} - set(info.declared)
-            defaults |= {name: value for name, value in _WITH_HISTORY.items() if name not in of_models}
+            defaults |= {name: value for name, value in _WITH_HISTORY.items() if name != "v_scale" or name in info.declared}
         if task != "topn" and defaults.get("loss") in grouped_losses(info):
             defaults.pop("loss")  # a label of its own has nothing to be compared with
         if task == "implicit":

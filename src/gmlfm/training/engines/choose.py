@@ -76,7 +76,9 @@ def _compiled_engine(
     name, spec = type(model).__name__, _kernel_spec(model)
     if spec is None:
         raise NoKernelError(f"{name} has no kernel with these settings")
-    if {id(parameter) for parameter in model.parameters()} != {id(parameter) for parameter in spec.parameters}:
+    if {id(parameter) for parameter in model.parameters() if parameter.requires_grad} != {
+        id(parameter) for parameter in spec.parameters
+    }:
         raise NoKernelError(f"{name} has other parameters than its kernel spec")
     own_losses = losses_of(model).keys() & {options.loss, *LOSS_CODES}
     if own_losses:
