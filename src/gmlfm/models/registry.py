@@ -235,7 +235,7 @@ def load_entry_points() -> None:
 
 register(
     "gml-fm",
-    about="our form: an FM whose pairs count by a learned metric",
+    about="FM with a metric of each role",
     defaults={"history": "auto"},
 )(GatedGMLFM)
 register(
@@ -257,11 +257,11 @@ register(
 )(GMLFM)
 register("fm", about="the factorization machine", defaults={"history": "auto"})(FM)
 register("nfm", about="neural FM: bi-interaction pooling, then layers")(NFM)
-register("afm", about="attentional FM: a weight for each pair")(AFM)
-register("transfm", about="translation-based FM: distances from translated points")(TransFM)
-register("deepfm", about="an FM and a deep part side by side")(DeepFM)
+register("afm", about="attentional FM: pair weights")(AFM)
+register("transfm", about="translation-based FM: translated points")(TransFM)
+register("deepfm", about="an FM beside a deep part")(DeepFM)
 register("xdeepfm", about="a compressed interaction network and a deep part")(XDeepFM)
-register("mf", about="matrix factorization with biases", searched=("k", "v_scale"))(MF)
+register("mf", about="biased matrix factorization", searched=("k", "v_scale"))(MF)
 register(
     "pmf",
     about="probabilistic MF: Gaussian priors, maximum a posteriori",
@@ -289,7 +289,7 @@ register(
 )(Mamo)
 register(
     "sasrec",
-    about="a causal transformer over what a user did before",
+    about="transformer over what a user did before",
     defaults={"loss": "softmax", "lr": 1e-3, "schedule": "cosine", "epochs": 30},
     searched=("k", "layers", "dropout"),
     fixed=("loss", "n_negatives", "batch_size", "weight_decay"),
