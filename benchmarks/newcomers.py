@@ -57,7 +57,7 @@ def recommender(way: str, seed: int, options: argparse.Namespace, data: Dataset)
         untrained = Recommender(model, seed=seed, threads=options.threads, **dict(text.split("=", 1) for text in settings))
     else:
         rate = float(way.removeprefix("cold_start_rate="))
-        untrained = Recommender("gml-fm", seed=seed, threads=options.threads, epochs=options.epochs, cold_start_rate=rate)
+        untrained = Recommender("gml-fm-unit", seed=seed, threads=options.threads, epochs=options.epochs, cold_start_rate=rate)
     return untrained.fit(data, split="newcomers", split_options={"seed": seed}, out=folder)
 
 

@@ -26,7 +26,7 @@ from gmlfm import Recommender, load_dataset
 from gmlfm.data.prepared import PreparedData
 
 RUNS: dict[str, dict[str, Any]] = {
-    "gml-fm": {"k": 16, "epochs": 4},
+    "gml-fm-unit": {"k": 16, "epochs": 4},
     "gml-fm-md": {"k": 16, "epochs": 4},
     "fm": {"history": "none", "k": 16, "epochs": 4},
     "nfm": {"k": 16, "epochs": 3},
@@ -39,7 +39,7 @@ METRICS = (
     "rmse",
     "mae",
 )
-PREPARED = ("gml-fm", "gml-fm-md", "fm", "nfm", "ngcf", "ease")
+PREPARED = ("gml-fm-unit", "gml-fm-md", "fm", "nfm", "ngcf", "ease")
 SCHEMA = """
 name = "hashes"
 [interactions]

@@ -34,7 +34,7 @@ def main() -> None:
         data = load_dataset(options.data, data_root=options.data_root)
     except DataError:
         data = load_dataset("bazaar")
-    settings = Settings.make("gml-fm", "topn", {"k": options.k, "batch_size": options.batch, "threads": 1})
+    settings = Settings.make("gml-fm-unit", "topn", {"k": options.k, "batch_size": options.batch, "threads": 1})
     inputs = MemoryPlan(data, settings, "leave-one-out", {}, "cpu").selection_inputs()
     model, batches = settings.build(inputs.layout), inputs.batches()
     assert isinstance(model, GradientModel)

@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    settings = Settings.make("gml-fm", "topn", {})
+    settings = Settings.make("gml-fm-unit", "topn", {})
     contenders: list[tuple[int, RowTrainer, MadeBatches]] = []
     for n in options.sizes:
         model, batches = settings.build(), MadeBatches(n, options.steps, 4096 // 5, 4)
