@@ -222,7 +222,7 @@ def test_what_is_written_makes_the_same_settings() -> None:
 
 
 def test_a_model_is_built_from_its_seed() -> None:
-    models = [Settings.make("gml-fm", "topn", {"k": 4, "seed": seed}).build() for seed in (1, 1, 2)]
+    models = [Settings.make("gml-fm", "topn", {"k": 4, "rank": 2, "seed": seed}).build() for seed in (1, 1, 2)]
     states = [{name: tensor.tolist() for name, tensor in model.dense_state().items()} for model in models]
     assert states[0] == states[1] != states[2]
 

@@ -74,7 +74,9 @@ class GatedGMLFM(FactorModel, PairwiseModel):
         matrix = nn.init.orthogonal_(torch.empty(rank, k)) if rank else torch.empty(0, k)
         self.matrix = nn.Parameter(matrix, requires_grad=rank > 0)
         self.gates = nn.Parameter(torch.zeros(1 + len(ROLES)), requires_grad=rank > 0)
-        self.metrics = nn.Parameter(torch.zeros(len(ROLES), k, k), requires_grad=metrics)  # beside the start
+        self.metrics = nn.Parameter(
+            torch.zeros(len(ROLES), k, k), requires_grad=False
+        )  # beside the start; learned with a history
         self._start: Tensor
         self.register_buffer("_start", _NEARNESS * torch.eye(k), persistent=False)
 
