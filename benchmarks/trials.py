@@ -16,6 +16,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 PROTOCOLS = ("sampled", "full")
@@ -116,7 +117,7 @@ def main() -> None:
             is_fed = upcoming is False
         try:
             result = results.get(timeout=0.2)
-        except Exception:
+        except Empty:
             if not any(worker.is_alive() for worker in workers):
                 sys.exit("all workers died")
             continue
