@@ -51,6 +51,12 @@ def own_run(run: str, tmp_path: Path) -> str:
 
 
 @pytest.fixture
+def own_plain_run(plain_run: str, tmp_path: Path) -> str:
+    """A copy of the run that reads no histories, which a test may change."""
+    return str(shutil.copytree(plain_run, tmp_path / "plain"))
+
+
+@pytest.fixture
 def shop(tmp_path: Path) -> Path:
     """A folder with two tables and no description yet."""
     rows = [f"{n % 6},p{n % 9},{n}" for n in range(90)]

@@ -30,35 +30,51 @@ def _best(run: str, n: int) -> list[str]:
 
 
 def test_a_table_of_what_users_did_counts_from_then_on(
-    own_run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    own_plain_run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    best = _best(own_run, 1)[0]
+    best, second = _best(own_plain_run, 2)
     table = pl.DataFrame({"user": [USER, "visitor"], "item": [best, best], "time": ["2026-01-31", "2026-02-01"]})
     capsys.readouterr()
     for name, n, n_known in (("clicks.csv", 2, 0), ("clicks.parquet", 0, 2), ("clicks.jsonl", 0, 2)):
         path = tmp_path / name
         write = {"csv": table.write_csv, "parquet": table.write_parquet, "jsonl": table.write_ndjson}[name.split(".")[1]]
         write(path)
-        assert main(["observe", own_run, str(path), "--json"]) == 0
+        assert main(["observe", own_plain_run, str(path), "--json"]) == 0
         printed = json.loads(capsys.readouterr().out)
-        assert printed == {"run": own_run, "observed": n, "duplicates": n_known, "new_users": int(n > 0)}
-    assert best not in _best(own_run, 50)
-    assert main(["observe", own_run, str(tmp_path / "clicks.csv")]) == 0
+        assert printed == {"run": own_plain_run, "observed": n, "duplicates": n_known, "new_users": int(n > 0)}
+    assert _best(own_plain_run, 1) == [second]
+    assert main(["observe", own_plain_run, str(tmp_path / "clicks.csv")]) == 0
     assert "0 rows of what users did count from now on in" in capsys.readouterr().out
 
 
-def test_lines_of_standard_input(own_run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    best, second = _best(own_run, 2)
+def test_where_histories_are_read_what_is_observed_changes_the_others_scores(own_run: str, tmp_path: Path) -> None:
+    before = Recommender.load(own_run)
+    ranked = before.recommend([USER], 50)
+    best = ranked["item"][0]
+    rows = tmp_path / "rows.csv"
+    pl.DataFrame({"user": [USER], "item": [best]}).write_csv(rows)
+    assert main(["observe", own_run, str(rows)]) == 0
+    after = Recommender.load(own_run)
+    others = after.recommend([USER], 49)
+    assert best not in others["item"].to_list()
+    scores = dict(zip(ranked["item"].to_list(), ranked["score"].to_list(), strict=True))
+    assert any(abs(row["score"] - scores[row["item"]]) > 1e-6 for row in others.iter_rows(named=True) if row["item"] in scores)
+
+
+def test_lines_of_standard_input(
+    own_plain_run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    best, second = _best(own_plain_run, 2)
     rows: list[dict[str, object]] = [{"user": USER, "item": best}, {"user": "visitor", "item": second, "event": "click"}]
     _given("\ufeff" + _lines(rows[:1]) + "\n  \n" + _lines(rows[1:]).rstrip("\n"), monkeypatch)
     capsys.readouterr()
-    assert main(["observe", own_run, "-"]) == 0
+    assert main(["observe", own_plain_run, "-"]) == 0
     assert "2 rows of what users did count from now on in" in capsys.readouterr().out
-    observed = Recommender.load(own_run).observed
+    observed = Recommender.load(own_plain_run).observed
     assert observed.rows_of("visitor") == (("visitor", second, None, "click"),)
-    assert best not in _best(own_run, 50)
+    assert _best(own_plain_run, 1) == [second]
     _given("", monkeypatch)
-    assert main(["observe", own_run, "-", "--json"]) == 0
+    assert main(["observe", own_plain_run, "-", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["observed"] == 0
 
 
@@ -78,22 +94,22 @@ def test_lines_of_standard_input(own_run: str, monkeypatch: pytest.MonkeyPatch, 
     ],
 )
 def test_what_came_before_a_wrong_line_is_kept(
-    wrong: str | bytes, message: str, own_run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    wrong: str | bytes, message: str, own_plain_run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As far as it came in parts before, of which the error says how many lines they had."""
     monkeypatch.setattr("gmlfm.cli.observe._CHUNK", 60_000)
-    item = _best(own_run, 1)[0]
+    item = _best(own_plain_run, 1)[0]
     good = _lines([{"user": f"u{n}", "item": item, "time": n} for n in range(4_000)])
     _given(b"\n" + good.encode() + (wrong.encode() if isinstance(wrong, str) else wrong) + b"\n" + good.encode(), monkeypatch)
     capsys.readouterr()
-    assert main(["observe", own_run, "-", "--json"]) == 2
+    assert main(["observe", own_plain_run, "-", "--json"]) == 2
     printed = capsys.readouterr()
     assert message in printed.err
     sentences = [text for text in printed.err.splitlines() if text.startswith("gmlfm: ")]
     assert len(sentences) == 1
     n_lines = int(sentences[0].split("; lines 1 to ")[1].split(" were kept")[0].replace(",", ""))
     assert 2_000 < n_lines <= 4_001
-    assert Recommender.load(own_run).observed.n == n_lines - 1  # the first one is blank
+    assert Recommender.load(own_plain_run).observed.n == n_lines - 1  # the first one is blank
     assert json.loads(printed.out)["error"]
 
 
@@ -108,17 +124,17 @@ def test_what_came_before_a_wrong_line_is_kept(
     ],
 )
 def test_of_a_file_everything_is_kept_or_nothing(
-    content: str | None, message: str, own_run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: str | None, message: str, own_plain_run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "clicks.csv"
     if content is not None:
         path.write_text(content)
     capsys.readouterr()
-    assert main(["observe", own_run, str(path)]) == 2
+    assert main(["observe", own_plain_run, str(path)]) == 2
     printed = capsys.readouterr().err
     assert message in printed
     assert printed.count("\n") == 1
-    assert not (Path(own_run) / "events.jsonl").exists()
+    assert not (Path(own_plain_run) / "events.jsonl").exists()
 
 
 def test_what_will_not_change_is_noted_once(

@@ -121,7 +121,7 @@ def test_what_a_model_cannot_do_it_says_in_a_sentence() -> None:
         model.explain(users_of([0]), 0)
     with pytest.raises(NotSupportedError, match="'Multiples' has no metric"):
         model.positions(nothing)
-    with pytest.raises(NotSupportedError, match="'Multiples' has no matrix M; gml-fm and gml-fm-md have one"):
+    with pytest.raises(NotSupportedError, match="'Multiples' has no matrix M; gml-fm-md has one, and gml-fm with a rank"):
         model.metric()
     with pytest.raises(NotSupportedError, match="Multiples scores the items it was fitted with alone"):
         model.over(ItemSide(np.zeros(1, np.int32), nothing))

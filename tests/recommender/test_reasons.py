@@ -233,7 +233,7 @@ def test_directions_are_those_of_m(board: Dataset) -> None:
     assert shares[0] == pytest.approx(float(values[-1] / values.sum()))
     for name, settings in (("gml-fm-unit", {}), ("gml-fm", {"rank": 0})):
         without = Recommender(name, **{**QUICK, "epochs": 1, **settings}).fit(board)
-        with pytest.raises(OptionError, match=f"'{name}' has no matrix M here; gml-fm and gml-fm-md have one"):
+        with pytest.raises(OptionError, match=f"'{name}' has no matrix M here; gml-fm-md has one, and gml-fm with a rank"):
             without.directions()
 
 

@@ -13,6 +13,12 @@ from gmlfm.training.objectives import GROUPED
 from gmlfm.training.options import TrainingOptions
 
 
+def test_a_cosine_is_trained_to_its_end_unless_patience_is_given() -> None:
+    assert TrainingOptions(schedule="cosine", epochs=20).patience_for(500) == 20
+    assert TrainingOptions(schedule="cosine", epochs=20, patience=3).patience_for(500) == 3
+    assert [TrainingOptions(epochs=20).patience_for(steps) for steps in (500, 80, 1)] == [3, 5, 10]
+
+
 @pytest.mark.parametrize(
     ("loss", "task", "n_negatives", "message"),
     [

@@ -320,7 +320,7 @@ class Model(ABC):
 
     def metric(self) -> tuple[Tensor, Tensor]:
         """The matrix M of a Mahalanobis distance (K, K), and the factors of each row that it measures (n, K)."""
-        raise NotSupportedError(f"'{type(self).__name__}' has no matrix M; gml-fm and gml-fm-md have one.")
+        raise NotSupportedError(f"'{type(self).__name__}' has no matrix M; gml-fm-md has one, and gml-fm with a rank.")
 
     def kernel_spec(self) -> KernelSpec | None:
         """What a compiled engine needs to train this model; None where only the eager engine can."""

@@ -129,7 +129,7 @@ class GMLFM(FactorModel, PairwiseModel):
 
     def metric(self) -> tuple[Tensor, Tensor]:
         if not isinstance(self.transform, Linear):
-            raise NotSupportedError("only a Mahalanobis distance has a matrix M; gml-fm and gml-fm-md have one.")
+            raise NotSupportedError("only a Mahalanobis distance has a matrix M; gml-fm-md has one, and gml-fm with a rank.")
         with torch.no_grad():
             return self.transform.metric(), self.table[:, 1:]
 

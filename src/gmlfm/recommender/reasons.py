@@ -172,7 +172,7 @@ def directions(run: FittedRun, n: int = 3, n_attributes: int = 5) -> pl.DataFram
     try:
         matrix, factors = run.model.metric()
     except NotSupportedError as error:
-        raise OptionError(f"'{run.settings.model}' has no matrix M here; gml-fm and gml-fm-md have one.") from error
+        raise OptionError(f"'{run.settings.model}' has no matrix M here; gml-fm-md has one, and gml-fm with a rank.") from error
     values, vectors = torch.linalg.eigh(matrix.double())
     share = (values / values.sum()).flip(0)
     rows = []
