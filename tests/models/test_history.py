@@ -92,6 +92,15 @@ def user_side(run: FittedRun) -> UserSide:
     )
 
 
+def with_newcomers(run: FittedRun, side: UserSide) -> AttributeTable:
+    """The users' attributes; who did nothing stands at the newcomers' row, which is the missing row of the users' ids."""
+    ids = np.array(side.attributes.ids)
+    for place, history in enumerate(HISTORIES):
+        if not history:
+            ids[place, 0] = run.inputs.layout.id_field("user").missing_row
+    return AttributeTable(ids, side.attributes.values)
+
+
 def attributes_of(table: AttributeTable, place: int, first_only: bool) -> list[tuple[int, float]]:
     if first_only:
         return [(int(table.ids[place, 0]), 1.0)]
@@ -146,7 +155,7 @@ def test_a_score_is_the_sum_over_earlier_items_and_their_attributes(fitted: Fit,
     with torch.no_grad():
         rows = model.transform_rows(model.table.double())
         for place, history in enumerate(HISTORIES):
-            user = attributes_of(side.attributes, place, model.ids_only)
+            user = attributes_of(with_newcomers(run, side), place, model.ids_only)
             for item in (0, 4, 11):
                 expected = slow_score(run, rows, user, history, item)
                 assert scores[place, item] == pytest.approx(expected, rel=1e-4, abs=2e-5), (name, place, item)
@@ -172,7 +181,7 @@ def test_a_pooled_model_takes_one_more_attribute_for_each_role(fitted: Fit, name
                 pooled.append(total)
             rows = torch.cat([table, torch.stack(pooled)])
             id_rows = [run.encoder.part("item")[0].offset + (number + 1) * spec.block for number in range(len(pooled))]
-            ids, x = side.attributes.ids[place].astype(np.int64), side.attributes.values[place]
+            ids, x = with_newcomers(run, side).ids[place].astype(np.int64), side.attributes.values[place]
             user = Attributes(
                 torch.tensor([*ids, *range(len(table), len(rows))])[None],
                 torch.tensor([*x, *[1.0] * len(pooled)])[None],
@@ -196,6 +205,18 @@ def test_the_order_of_a_history_counts(fitted: Fit, name: str) -> None:
     changed = np.abs(run.model.score_all(side, ITEMS) - run.model.score_all(turned, ITEMS)).max(1)
     assert changed[0] == changed[1] == 0
     assert changed[2] > 1e-4
+
+
+def test_users_with_a_row_of_their_own_are_no_newcomers_and_without_hidden_histories_nobody_is(fitted: Fit) -> None:
+    data = history_data()
+    own = Recommender("fm", **QUICK, user_id=True).fit(data).fitted
+    side = user_side(own)
+    assert model_of(own)._history.newcomer is not None
+    np.testing.assert_array_equal(model_of(own).scorer.attributes_of(side).ids, side.attributes.ids)
+    for settings in ({"newcomer_row": False}, {"cold_start_rate": 0.0}):
+        run = Recommender("fm", **QUICK, **settings).fit(data).fitted
+        assert model_of(run)._history.newcomer is None
+        np.testing.assert_array_equal(model_of(run).scorer.attributes_of(side).ids, side.attributes.ids)
 
 
 def test_nothing_said_of_a_history_is_an_empty_one(fitted: Fit) -> None:

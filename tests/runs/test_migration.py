@@ -181,6 +181,12 @@ def test_the_sentence_of_format_2_becomes_the_refit(refit: Refit) -> None:
 def test_the_form_that_was_gml_fm_up_to_format_4_is_gml_fm_unit() -> None:
     for name, present in (("gml-fm", "gml-fm-unit"), ("gml-fm-md", "gml-fm-md"), ("fm", "fm")):
         assert migrate({"format": 4, "model": name}) == {"format": FORMAT, "model": present}
+
+
+def test_a_run_of_format_4_has_no_row_of_newcomers() -> None:
+    of_then = {"format": 4, "model": "fm", "settings": {"history": "last", "k": 4}}
+    assert migrate(of_then)["settings"] == {"history": "last", "k": 4, "newcomer_row": False}
+    assert migrate({**of_then, "settings": {"k": 4}})["settings"] == {"k": 4}
     assert migrate({"format": FORMAT, "model": "gml-fm"})["model"] == "gml-fm"
 
 

@@ -73,8 +73,16 @@ def spec_of(fields: Sequence[FieldCode], settings: Settings) -> HistorySpec | No
     options = settings.history
     if not options.roles:
         return None
-    with_own = settings.info.cls.earlier_by_own_rows
-    return HistorySpec(options.roles, options.half_life, options.history_length, item_block(fields), with_own)
+    user = next(code for code in fields if code.part == "user" and code.kind == "id")
+    has_newcomers = options.newcomer_row and settings.batches.cold_start_rate > 0
+    return HistorySpec(
+        options.roles,
+        options.half_life,
+        options.history_length,
+        item_block(fields),
+        with_own=settings.info.cls.earlier_by_own_rows,
+        newcomer=(user.unknown_row, user.missing_row) if has_newcomers else None,
+    )
 
 
 def sequence_spec(settings: Settings) -> HistorySpec:

@@ -113,6 +113,8 @@ class HistorySpec:
 
     block: rows of the items' fields; an item's row in role number r lies (r + 1) * block behind it.
     with_own: an attribute stands in a role by its own row, too, beside the one that it has there.
+    newcomer: the row of users who have none of their own, and the row that stands there instead for those of them of whom
+    nothing is known; None where it stays.
     """
 
     roles: tuple[Role, ...]
@@ -120,9 +122,20 @@ class HistorySpec:
     length: int
     block: int
     with_own: bool = False
+    newcomer: tuple[int, int] | None = None
 
     def shift(self, role: int) -> int:
         return (role + 1) * self.block
+
+    def user_attributes(self, users: AttributeTable, is_newcomer: npt.NDArray[np.bool_]) -> AttributeTable:
+        """Users' attributes, where some users are newcomers: of these no history says anything. In training they are those
+        whose history was hidden, so that what all choose is learned; users' first rows may lie long ago."""
+        if self.newcomer is None or not is_newcomer.any():
+            return users
+        unknown, newcomer = self.newcomer
+        ids = np.array(users.ids)
+        ids[:, 0] = np.where(is_newcomer & (ids[:, 0] == unknown), newcomer, ids[:, 0])
+        return AttributeTable(ids, users.values)
 
 
 @dataclass(frozen=True)

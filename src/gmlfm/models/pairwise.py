@@ -176,7 +176,8 @@ class PairwiseModel(GradientModel):
         return self.scorer.positions(table)
 
     def explain(self, user: UserSide, item: int) -> Terms:
-        (user_ids, user_x), (item_ids, item_x) = self._flat(user.attributes), self._flat(taken(self._items, np.array([item])))
+        sides = self.scorer.attributes_of(user), taken(self._items, np.array([item]))
+        (user_ids, user_x), (item_ids, item_x) = map(self._flat, sides)
         ids, x = np.concatenate([user_ids, item_ids]), np.concatenate([user_x, item_x])
         rows = self.scorer.rows_of(torch.from_numpy(ids).to(self.table.device))
         centre, spread = self._label_scale

@@ -111,14 +111,22 @@ class RowScorer:
     def score_pairs(self, users: UserSide, items: Ints) -> Floats:
         if self._history is not None and self._pairwise is not None:
             return self._in_units(self._pairs_with_history(users, items))
-        return self._in_units(self._by_pairs(users.attributes, items, history=users.history))
+        return self._in_units(self._by_pairs(self.attributes_of(users), items, history=users.history))
+
+    def attributes_of(self, users: UserSide) -> AttributeTable:
+        """By which users are scored, beside their history."""
+        if self._history is None:
+            return users.attributes
+        is_newcomer = np.ones(len(users), bool) if users.history is None else users.history.lengths == 0
+        return self._history.user_attributes(users.attributes, is_newcomer)
 
     def user_vectors(self, users: UserSide) -> tuple[Tensor, Tensor]:
         """The self terms (N,) and vectors (N, D) of users with what they did before, for a model that decomposes."""
         model = self._pairwise
         assert model is not None
         with self._no_training():
-            rows, side = self._gathered(self._attributes(users.attributes.ids, users.attributes.values))
+            attributes = self.attributes_of(users)
+            rows, side = self._gathered(self._attributes(attributes.ids, attributes.values))
             own = model.side_vectors(self.centred(rows), side, is_user=True)
             self_terms = model.self_terms(rows, side, is_user=True)
             if users.history is None:
@@ -156,7 +164,7 @@ class RowScorer:
     def _with_history(self, users: UserSide, items: Ints, out: Floats | None) -> Floats:
         if self._pairwise is None:
             everything = np.broadcast_to(items, (len(users), len(items)))
-            return self._by_pairs(users.attributes, everything, history=users.history)
+            return self._by_pairs(self.attributes_of(users), everything, history=users.history)
         result = np.empty((len(users), len(items)), np.float32) if out is None else out
         is_direct = self._table.device.type == "cpu"
         step = _USERS_PER_PRODUCT if is_direct else max(1, _NUMBERS_PER_BLOCK // max(len(items), 1))

@@ -25,8 +25,11 @@ def _from_3(about: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_4(about: dict[str, Any]) -> dict[str, Any]:
-    """Format 4 had another form under the name gml-fm, which is gml-fm-unit since."""
-    renamed = {"model": "gml-fm-unit"} if about.get("model") == "gml-fm" else {}
+    """Format 4 had another form under the name gml-fm, which is gml-fm-unit since, and no row of newcomers."""
+    renamed: dict[str, Any] = {"model": "gml-fm-unit"} if about.get("model") == "gml-fm" else {}
+    settings = about.get("settings")
+    if isinstance(settings, dict) and "history" in settings:
+        renamed["settings"] = {**settings, "newcomer_row": False}
     return {**about, **renamed, "format": 5}
 
 

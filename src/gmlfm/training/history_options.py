@@ -34,6 +34,9 @@ class HistoryOptions:
         float, Setting("share of earlier rows left out of a step", least=0, below=1, search=Choice((0.0, 0.1, 0.2, 0.3, 0.5)))
     ] = 0.2
     piece: Annotated[int, Setting("targets of one user that a step takes one after another", least=1, most=10_000)] = 8
+    newcomer_row: Annotated[
+        bool, Setting("whether users of whom nothing is known share a row, learned where cold_start_rate hides histories")
+    ] = True
     user_id: Annotated[bool | None, Setting("whether a user has a row of their own; auto: not where history is on")] = None
 
     @property

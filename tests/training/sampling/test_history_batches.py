@@ -295,3 +295,18 @@ def test_items_without_a_training_row_stand_at_the_negative_only_row() -> None:
     assert as_trained.values.tolist() == [[1, 1], [1, 0], [1, 1]]  # a value that no trained item has stays out
     assert items.ids[1, 0] == 12
     assert (as_trained.ids != PADDING).all()
+
+
+def test_users_whose_history_is_hidden_stand_at_the_newcomers_row() -> None:
+    made = world(history_data(), cold_start_rate=0.5)
+    assert made.batches.spec.newcomer is not None
+    unknown, newcomer = made.batches.spec.newcomer
+    n_newcomers = 0
+    for batch in made.batches.epoch(0):
+        is_newcomer, is_empty = batch.users.ids[:, 0] == newcomer, batch.row_start == batch.row_stop
+        assert is_empty[is_newcomer].all()
+        # The other empty ones are users' first rows.
+        assert (batch.row_stop == batch.row_first)[is_empty & ~is_newcomer].all()
+        assert (batch.users.ids[~is_newcomer, 0] == unknown).all()
+        n_newcomers += int(is_newcomer.sum())
+    assert 0.3 * N_USERS * N_ROWS < n_newcomers < 0.7 * N_USERS * N_ROWS

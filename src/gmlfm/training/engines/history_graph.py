@@ -224,9 +224,13 @@ class HistoryGraphEngine:
         owners, stop, target = data.users[rows], data.stops[rows], data.column_of_item[data.targets[rows]]
         first = data.starts[owners]
         transformed = model.transform_rows(leaf)
-        user_side = self._side(data.user_ids[rows], data.user_x[rows])
+        # Some histories are hidden whole, so that users without any are trained for.
+        is_hidden = torch.rand(len(stop), device=stop.device) < self._hidden_rate
+        items, is_earlier = self._windows(torch.where(is_hidden, stop, first), stop)
+        self._step_user_ids = self._user_ids(rows, is_hidden)
+        user_side = self._side(self._step_user_ids, data.user_x[rows])
         users = model.side_vectors(transformed, user_side, is_user=True).vector
-        users = users + self._history_sums(transformed, first, stop, hides=hides)
+        users = users + self._history_sums(transformed, items, is_earlier, hides=hides)
         item = model.side_vectors(transformed, self._items, is_user=False)
         if hides:
             shown = replace(item, self_terms=item.self_terms.detach(), vector=item.vector.detach())
@@ -238,21 +242,31 @@ class HistoryGraphEngine:
         weights = self._step_weights
         return (losses * weights).sum() / weights.sum()
 
-    def _history_sums(self, transformed: Tensor, begin: Tensor, stop: Tensor, *, hides: bool) -> Tensor:
+    def _windows(self, begin: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
+        """The items of each row's window, the latest one first, and which of them are there: (B, length) each."""
+        places = stop.unsqueeze(1) - 1 - self._ages
+        is_earlier = places >= begin.unsqueeze(1)
+        return self._data.events[places.clamp_min(0)], is_earlier
+
+    def _user_ids(self, rows: Tensor, is_newcomer: Tensor) -> Tensor:
+        """Of the rows' users; HistorySpec.user_attributes on the device."""
+        ids = self._data.user_ids[rows]
+        if self._spec.newcomer is None:
+            return ids
+        unknown, newcomer = self._spec.newcomer
+        ids_of_users = torch.where(is_newcomer & (ids[:, 0] == unknown), newcomer, ids[:, 0])
+        return torch.cat([ids_of_users.unsqueeze(1), ids[:, 1:]], dim=1)
+
+    def _history_sums(self, transformed: Tensor, items: Tensor, is_earlier: Tensor, *, hides: bool) -> Tensor:
         """(B, D): each role's weights as a matrix rows x items, times the items' vectors in that role."""
         spec, n_items = self._spec, self._n_items
         roles = self._roles if hides else self._with_ids_dropped(self._roles)
         model: Any = self._model
         vectors = model.history_vectors(transformed, roles)
-        places = stop.unsqueeze(1) - 1 - self._ages
-        is_earlier = places >= begin.unsqueeze(1)
-        if self._hidden_rate:  # some histories are hidden whole, so that users without any are trained for
-            is_earlier = is_earlier & (torch.rand(len(stop), 1, device=stop.device) >= self._hidden_rate)
-        items = self._data.events[places.clamp_min(0)]
         is_kept = is_earlier
         if self._dropout:
-            is_kept = is_earlier & (torch.rand(places.shape, device=places.device) >= self._dropout)
-        total: Tensor = vectors.new_zeros(len(stop), model.side_width)
+            is_kept = is_earlier & (torch.rand(items.shape, device=items.device) >= self._dropout)
+        total: Tensor = vectors.new_zeros(len(items), model.side_width)
         for number, role in enumerate(spec.roles):
             of_role = model.in_role(vectors[number * n_items : (number + 1) * n_items], role)[:, 1:]
             if role == "last":
@@ -260,7 +274,7 @@ class HistoryGraphEngine:
                 continue
             weights = is_kept * (self._recency if role == "recent" else 1.0)
             weights = weights / weights.square().sum(1, keepdim=True).sqrt().clamp_min(1e-20)
-            matrix = vectors.new_zeros(len(stop), n_items).scatter_add_(1, items, weights.to(vectors.dtype))
+            matrix = vectors.new_zeros(len(items), n_items).scatter_add_(1, items, weights.to(vectors.dtype))
             total = total + matrix @ of_role
         return total
 
@@ -277,7 +291,7 @@ class HistoryGraphEngine:
         # No number of the host may go to the device while a graph is recorded: fills, not assignments.
         is_touched = torch.zeros_like(rows.count)
         is_touched[self._first_row :].fill_(1.0)
-        is_touched.index_fill_(0, self._data.user_ids[self._step_rows].flatten(), 1.0)
+        is_touched.index_fill_(0, self._step_user_ids.flatten(), 1.0)
         is_touched[:1].zero_()
         rows.count.add_(is_touched)
         rows.first_moment.add_(0.1 * is_touched * (gradient - rows.first_moment))

@@ -247,14 +247,17 @@ class HistoryBatches(TargetBatches):
             row_first, row_stop = kept_before[row_first], kept_before[row_stop]
         is_kept = rng.random(len(events), np.float32) >= self.dropout if self.dropout else np.ones(len(events), bool)
         row_start = np.maximum(row_first, row_stop - self.spec.length)
+        rows = self.rows[places]
+        users = self.encoded.user_side(self.users[places], rows)
         if self.options.cold_start_rate:
             is_hidden = np.repeat(rng.random(len(starts), np.float32) < self.options.cold_start_rate, sizes)
             row_start = np.where(is_hidden, row_stop, row_start)
-        negatives, rows = None, self.rows[places]
+            users = self.spec.user_attributes(users, is_hidden)
+        negatives = None
         if self._negatives is not None:
             negatives = self._negatives_of(self._place_of_negatives[places], rng)
         return HistoryBatch(
-            self.encoded.user_side(self.users[places], rows),
+            users,
             self.items[places],
             None if self._labels is None else self._labels[places],
             None if self.weights is None else self.weights[places],
