@@ -41,10 +41,24 @@ def test_a_table_of_what_users_did_counts_from_then_on(
         write(path)
         assert main(["observe", own_plain_run, str(path), "--json"]) == 0
         printed = json.loads(capsys.readouterr().out)
-        assert printed == {"run": own_plain_run, "observed": n, "duplicates": n_known, "new_users": int(n > 0)}
+        figures = {"observed": n, "duplicates": n_known, "new_users": int(n > 0), "new_items": 0}
+        assert printed == {"run": own_plain_run, **figures}
     assert _best(own_plain_run, 1) == [second]
     assert main(["observe", own_plain_run, str(tmp_path / "clicks.csv")]) == 0
     assert "0 rows of what users did count from now on in" in capsys.readouterr().out
+
+
+def test_new_items_come_in_a_table_of_their_own(own_plain_run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    items = Recommender.load(own_plain_run).fitted.data.items
+    rows, table = tmp_path / "rows.csv", tmp_path / "items.csv"
+    pl.DataFrame({"user": [USER], "item": ["brand-new"]}).write_csv(rows)
+    items.fields.head(1).with_columns(item=pl.lit("brand-new")).write_parquet(table.with_suffix(".parquet"))
+    assert main(["observe", own_plain_run, str(rows)]) == 2
+    assert "the item 'brand-new' is not in the catalogue; give a table of new items beside" in capsys.readouterr().err
+    assert main(["observe", own_plain_run, str(rows), "--items", str(table.with_suffix(".parquet"))]) == 0
+    assert "1 row of what users did counts from now on" in (said := capsys.readouterr().out)
+    assert "1 new items" in said
+    assert Recommender.load(own_plain_run).observed.of(USER) == ((len(items), None),)
 
 
 def test_where_histories_are_read_what_is_observed_changes_the_others_scores(own_run: str, tmp_path: Path) -> None:
@@ -83,7 +97,7 @@ def test_lines_of_standard_input(
     [
         (
             '{"user": "u1", "item": "gone"}',
-            "line 4,002 of standard input: the item 'gone' is not in the catalogue; add it first",
+            "line 4,002 of standard input: the item 'gone' is not in the catalogue; give a table",
         ),
         ('{"user": "u1"', "line 4,002 of standard input is broken (Expecting ',' delimiter"),
         ("[1]", "line 4,002 of standard input is broken (it is no object); expected a row such as"),

@@ -81,6 +81,41 @@ def test_columns_may_be_named_as_in_the_data() -> None:
         run.observe({"customer": [3], "when": [77]})
 
 
+def test_new_items_come_with_their_attributes(own_run: Recommender, own_folder: Path) -> None:
+    board = own_run.fitted.data.items
+    changed = pl.DataFrame({"item": ["i3"], "colour": ["blue"], "price": [99.0], "tags": [["y"]]})
+    rows = {"user": ["u1", "visitor"], "item": ["n", "n"]}
+    assert own_run.observe(rows, items=pl.concat([changed, NEW_ITEM])) == ObserveReport(2, 0, 1, 1)
+    for run in (own_run, Recommender.load(own_folder)):
+        assert run.fitted.data.items.ids.to_list() == [*board.ids, "n"]
+        assert run.fitted.data.items.fields[3].equals(board.fields[3])  # what the catalogue has stays as it is
+        assert run.observed.of("visitor") == ((len(board), None),)
+        assert "n" in _items(run, "u2")
+        assert "n" not in _items(run, "u1")
+    files = sorted(path.name for path in own_folder.iterdir())
+    assert own_run.observe({"user": "u2", "item": "n"}, items=NEW_ITEM) == ObserveReport(1, 0, 0, 0)
+    assert sorted(path.name for path in own_folder.iterdir()) == files  # nothing new, so that no generation was written
+
+
+@pytest.mark.parametrize(
+    ("rows", "items", "message"),
+    [
+        ({"user": ["u1", ""], "item": ["n", "n"]}, NEW_ITEM, "the column 'user' is empty"),
+        ({"user": ["u1"], "item": ["gone"]}, NEW_ITEM, "the item 'gone' is not in the catalogue"),
+        ({"user": ["u1"], "item": ["n"]}, NEW_ITEM.drop("item"), "have no column 'item'"),
+        ({"user": ["u1"], "item": ["n"]}, pl.concat([NEW_ITEM, NEW_ITEM]), "the item 'n' comes twice"),
+    ],
+)
+def test_rows_or_items_that_cannot_be_kept_leave_both_out(
+    rows: Any, items: pl.DataFrame, message: str, own_run: Recommender, own_folder: Path
+) -> None:
+    before, files = own_run.fitted, {path: path.stat().st_mtime_ns for path in own_folder.rglob("*")}
+    with pytest.raises(DataError, match=message):
+        own_run.observe(rows, items=items)
+    assert own_run.fitted is before
+    assert {path: path.stat().st_mtime_ns for path in own_folder.rglob("*")} == files
+
+
 def test_known_rows_are_counted_and_not_written(own_run: Recommender, board: Dataset, log: Path) -> None:
     of_data = board.interactions.filter(pl.col("user") == 1).row(0, named=True)
     known = {"user": "u1", "item": board.items.ids[of_data["item"]], "time": of_data["time"]}
@@ -97,7 +132,7 @@ def test_known_rows_are_counted_and_not_written(own_run: Recommender, board: Dat
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        ({"user": ["u1", "u2"], "item": ["i1", "gone"]}, r"row 2: the item 'gone' is not in the catalogue; add it first \(add_items"),
+        ({"user": ["u1", "u2"], "item": ["i1", "gone"]}, r"row 2: the item 'gone' is not in the catalogue; give a table of new items beside"),
         ({"user": ["u1"] * 3, "item": ["x", "y", "x"]}, r"row 1: the item 'x' is not in the catalogue \(and 1 others are not\)"),
         ({"user": ["u1", None], "item": ["i1", "i2"]}, r"row 2: the column 'user' is empty; every row needs a user and an item"),
         ({"user": ["u1", " "], "item": ["i1", "i2"]}, r"row 2: the column 'user' is empty"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gmlfm.cli.options import TABLE_HELP, add_command, add_run, load_run, shared_options
+from gmlfm.cli.options import TABLE_HELP, add_command, add_run, load_run, read_file, shared_options
 from gmlfm.cli.output import console_for, print_json, verbatim, warnings_as_notes
 from gmlfm.data.columns import Origin
 from gmlfm.data.schema import ReadOptions
@@ -32,16 +32,21 @@ def add_to(commands: Any) -> None:
         "observe",
         "what users just did, for the next recommendation",
         "Keep rows of what users just did (columns user, item and perhaps time and event) with the run: they count from the "
-        "next recommendation on, without training, and are on the disk when the command ends. Users may be new, items may "
-        "not. Of a file, all rows are kept or none; lines of standard input are kept as they come.",
+        "next recommendation on, without training, and are on the disk when the command ends. Users may be new; new items "
+        "enter the catalogue by their attributes (--items). Of a file, all rows are kept or none; lines of standard input "
+        "are kept as they come.",
         [
             "gmlfm observe runs/demo clicks.csv",
             'echo \'{"user": "b0000003", "item": "t000000001"}\' | gmlfm observe runs/demo -',
             "tail -f clicks.jsonl | gmlfm observe runs/demo - --json",
+            "gmlfm observe runs/demo clicks.csv --items new.csv",
         ],
     )
     add_run(parser)
     parser.add_argument("file", metavar="FILE", help=f"{TABLE_HELP}; - for JSON lines on standard input")
+    parser.add_argument(
+        "--items", metavar="TABLE", help="items with their attributes; those that the catalogue lacks enter it, as by add-items"
+    )
     shared_options(parser)
     parser.set_defaults(run=run)
 
@@ -53,6 +58,7 @@ class _Counts:
     n: int = 0
     n_duplicates: int = 0
     n_new_users: int = 0
+    n_new_items: int = 0
     n_lines: int = 0
 
 
@@ -60,11 +66,12 @@ def run(options: argparse.Namespace) -> None:
     is_stream, counts = options.file == "-", _Counts()
     parts: Iterable[tuple[Any, Origin]] = _parts_of_stdin(counts) if is_stream else _whole_file(options.file)
     console, noted = console_for(stderr=options.json), set[str]()
+    items = None if options.items is None else read_file(options.items)
     recommender = load_run(options)
     try:
         for rows, origin in parts:
             with warnings_as_notes(console, noted):
-                _observe(recommender, rows, origin, counts)
+                _observe(recommender, rows, items, origin, counts)
     except GmlfmError as error:
         if not is_stream:
             raise
@@ -73,20 +80,23 @@ def run(options: argparse.Namespace) -> None:
         raise KeyboardInterrupt(f"interrupted; {_so_far(counts)}." if is_stream else "interrupted.") from None
     if options.json:
         figures = {"observed": counts.n, "duplicates": counts.n_duplicates, "new_users": counts.n_new_users}
+        figures["new_items"] = counts.n_new_items
         print_json({"run": options.run_folder, **figures})
         return
     noun = "row of what users did counts" if counts.n == 1 else "rows of what users did count"
-    extra = [f"{n:,} {words}" for n, words in ((counts.n_duplicates, "known already"), (counts.n_new_users, "new users")) if n]
+    numbers = {"known already": counts.n_duplicates, "new users": counts.n_new_users, "new items": counts.n_new_items}
+    extra = [f"{n:,} {words}" for words, n in numbers.items() if n]
     rest = f" ({', '.join(extra)})" if extra else ""
     console.print(f"{counts.n:,} {noun} from now on in {verbatim(options.run_folder)}{rest}.", soft_wrap=True)
 
 
-def _observe(recommender: Recommender, rows: Any, origin: Origin, counts: _Counts) -> None:
+def _observe(recommender: Recommender, rows: Any, items: Any, origin: Origin, counts: _Counts) -> None:
     with activity(f"observing {len(rows):,} rows, after {counts.n + counts.n_duplicates:,}"):
-        report = recommender.observe(rows, origin=origin)
+        report = recommender.observe(rows, items=items, origin=origin)
     counts.n += report.n
     counts.n_duplicates += report.n_duplicates
     counts.n_new_users += report.n_new_users
+    counts.n_new_items += report.n_new_items
 
 
 def _so_far(counts: _Counts) -> str:

@@ -66,6 +66,18 @@ def with_items(run: FittedRun, items: Any, *, update: bool = False) -> FittedRun
     return replace(changed, model=run.model.over(changed.inputs.items))
 
 
+def with_new_items(run: FittedRun, items: Any) -> FittedRun:
+    """The run with those of the items that its catalogue does not have; the others stay as they are."""
+    table, schema = as_frame(items, "items"), run.data.schema.items
+    if schema is not None and schema.id in table.columns:
+        ids = as_ids(table[schema.id], _ORIGIN)[0].to_list()
+        is_known = run.encoder.item_numbers(ids) >= 0
+        if is_known.all():
+            return run
+        table = table.filter(~is_known)
+    return with_items(run, table)
+
+
 def _grown(old: pl.Series, given: pl.Series, numbers: npt.NDArray[np.int64], *, keeps: bool) -> pl.Series:
     """The old values with the given ones in their place, and those of new items (number -1) behind. keeps: old ones stay."""
     places, is_new = np.arange(len(old)), numbers < 0

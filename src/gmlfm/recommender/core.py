@@ -33,7 +33,7 @@ from gmlfm.recommender import changes, printing, reasons
 from gmlfm.recommender.candidates import candidate_items, caps_of, noting_caps
 from gmlfm.recommender.evaluating import evaluate_curve, evaluate_other, evaluate_part
 from gmlfm.recommender.observed import Observed
-from gmlfm.recommender.observing import ObserveReport, state_observing
+from gmlfm.recommender.observing import ObserveReport, state_observing, state_with_items
 from gmlfm.recommender.ranking import rank_for_newcomer, rank_for_users, score_given_pairs
 from gmlfm.recommender.state import State
 from gmlfm.recommender.stock import BACK, SOLD, Stock
@@ -348,17 +348,28 @@ class Recommender:
                 marks = self._folder.mark(names, kind)
             self._state = replace(state, stock=Stock.over(state.run.encoder, marks))
 
-    def observe(self, interactions: Any, *, origin: Origin | None = None) -> ObserveReport:
+    def observe(self, interactions: Any, *, items: Any = None, origin: Origin | None = None) -> ObserveReport:
         """What users just did, which counts from the next call on, without training: a table of user, item and perhaps time (on
         the scale of the data's times, or a date) and event, a list of rows, or one row {'user': 'u17', 'item': 'i3'}.
 
         It is on the disk of the run's folder when this returns, or, where a row cannot be kept, nothing of it is. Users may be
-        new; items may not. A row without a time is its user's latest, and one that is known already is counted alone.
-        evaluate never reads them. origin: names the rows' places in messages.
+        new; new items need their attributes: those of the table `items` that the catalogue lacks enter it as by add_items, and
+        the folder is saved with them first. A row without a time is its user's latest, and one that is known already is counted
+        alone. evaluate never reads them. origin: names the rows' places in messages.
         """
         with self._changing:
+            before = self._fitted_state
+            if items is not None:
+                self._state = state_with_items(before, interactions, items, origin)
+                if self._state is not before and self._folder is not None:
+                    try:
+                        self._save(self._folder)
+                    except BaseException:
+                        self._state = before
+                        raise
             self._state, report = state_observing(self._fitted_state, self._folder, interactions, origin)
-        return report
+            n_new_items = len(self._state.run.data.items) - len(before.run.data.items)
+        return replace(report, n_new_items=n_new_items)
 
     @shows_progress
     def update(

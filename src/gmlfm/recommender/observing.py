@@ -15,6 +15,7 @@ from gmlfm.data.columns import Origin, as_text
 from gmlfm.data.interop import as_frame
 from gmlfm.errors import DataError, SchemaError
 from gmlfm.fitting import FittedRun
+from gmlfm.recommender.changes import with_new_items
 from gmlfm.recommender.observed import Observed
 from gmlfm.recommender.observed_times import times_on_the_scale
 from gmlfm.recommender.run_index import RunIndex
@@ -29,11 +30,12 @@ _NESTED = (list, tuple, set, frozenset, pl.Series)
 @dataclass(frozen=True)
 class ObserveReport:
     """n: rows that count from now on; n_duplicates: rows that were known already; n_new_users: how many users neither the data
-    nor earlier observations had."""
+    nor earlier observations had; n_new_items: how many items entered the catalogue with them."""
 
     n: int = 0
     n_duplicates: int = 0
     n_new_users: int = 0
+    n_new_items: int = 0
 
 
 def observed_rows(index: RunIndex, interactions: Any, origin: Origin | None = None) -> list[ObservedRow]:
@@ -65,6 +67,16 @@ def new_rows(index: RunIndex, observed: Observed, rows: list[ObservedRow]) -> tu
     _, fresh = observed.plus(unknown)
     n_new_users = sum(number < 0 and user not in observed for user, number in numbers.items())
     return fresh, ObserveReport(len(fresh), len(rows) - len(fresh), n_new_users)
+
+
+def state_with_items(state: State, interactions: Any, items: Any, origin: Origin | None = None) -> State:
+    """The state with those of the items that its catalogue lacks, once it is clear that the rows can be kept beside them."""
+    run = with_new_items(state.run, items)
+    if run is state.run:
+        return state
+    grown = State.of(run, state.stock.marks, state.observed)
+    observed_rows(grown.index, interactions, origin)
+    return grown
 
 
 def state_observing(
@@ -160,6 +172,6 @@ def _refuse_unknown_items(items: list[str], index: RunIndex, origin: Origin) -> 
     if unknown:
         others = f" (and {len(unknown) - 1:,} others are not)" if len(unknown) > 1 else ""
         raise DataError(
-            f"{origin.locate(items.index(unknown[0]))}: the item '{unknown[0]}' is not in the catalogue{others}; add it first "
-            "(add_items, gmlfm add-items); none of these rows was kept."
+            f"{origin.locate(items.index(unknown[0]))}: the item '{unknown[0]}' is not in the catalogue{others}; give a table of "
+            "new items beside the rows (items, --items) or add them first (gmlfm add-items); none of these rows was kept."
         )
