@@ -29,10 +29,13 @@ _NEVER = float("-inf")
 
 
 def softmax_operations(batches: HistoryBatches, model: Any) -> float | None:
-    """Operations a row of the softmax's matrix products; None where a step's rows do not share what they stand among."""
+    """Operations a row of the softmax's matrix products; None where a step's rows do not share what they stand among.
+
+    A row that counts once is in a step with ids hidden as well, as often as there are such steps.
+    """
     if not batches.shares_negatives or not hasattr(model, "side_width"):
         return None
-    return float(_PRODUCTS * n_columns(batches) * model.side_width)
+    return float(_PRODUCTS * n_columns(batches) * model.side_width) * (1.0 + batches.options.cold_start_rate)
 
 
 def n_columns(batches: HistoryBatches) -> int:

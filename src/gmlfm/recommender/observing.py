@@ -172,6 +172,6 @@ def _refuse_unknown_items(items: list[str], index: RunIndex, origin: Origin) -> 
     if unknown:
         others = f" (and {len(unknown) - 1:,} others are not)" if len(unknown) > 1 else ""
         raise DataError(
-            f"{origin.locate(items.index(unknown[0]))}: the item '{unknown[0]}' is not in the catalogue{others}; give a table of "
-            "new items beside the rows (items, --items) or add them first (gmlfm add-items); none of these rows was kept."
+            f"{origin.locate(items.index(unknown[0]))}: the item '{unknown[0]}' is not in the catalogue{others}; give a table "
+            "of new items beside the rows (items, --items) or add them first (gmlfm add-items); none of these rows was kept."
         )
