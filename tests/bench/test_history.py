@@ -90,15 +90,16 @@ def test_operations_of_the_softmax_are_those_of_its_three_products() -> None:
     for n_negatives, columns in ((6, 6), ("all", N_ITEMS), (1000, N_ITEMS)):
         _, batches, model, _, _ = world("fm", n_negatives=n_negatives)
         assert n_columns(batches) == min(columns, len(batches.candidates))
-        assert softmax_operations(batches, model) == 6 * n_columns(batches) * 4
+        again = batches.options.cold_start_rate  # the share of steps that comes once more with ids hidden
+        assert softmax_operations(batches, model) == pytest.approx(6 * n_columns(batches) * 4 * (1 + again))
     _, batches, model, _, _ = world("fm", n_negatives=2, loss="bpr")
     assert softmax_operations(batches, model) is None
 
 
-@pytest.mark.parametrize("way", ["ours", "torch", "torch-items"])
+@pytest.mark.parametrize("way", ["ours", "torch", "torch-items", "torch-unfused"])
 def test_whole_epochs_are_gone_through_again_and_again(make_task: MakeTask, timed_folder: Path, way: str) -> None:
     contender = Contender(replace(make_task(way, "fm"), data=str(timed_folder), settings=HISTORY))
-    assert contender.softmax_operations == 6 * 20 * 6
+    assert contender.softmax_operations == pytest.approx(6 * 20 * 6 * 1.1)
     n_rows, clock = 0, time.perf_counter
     for _ in range(12):
         n_done, seconds = contender.run(0.0, clock)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmlfm.kernels.outer_sums import by_products, outer_sums
+from gmlfm.kernels.outer_sums import by_products, outer_sums, side_sums
 
 
 def slow(rows: np.ndarray, k: int, ids: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -73,3 +73,28 @@ def test_sides_of_any_shape_and_double_precision() -> None:
     torch.testing.assert_close(vectors.view(20, 4), flat[1])
     with pytest.raises((IndexError, RuntimeError)):
         by_products(rows, 2, torch.full((1, 1), 9), torch.ones(1, 1, dtype=torch.float64))
+
+
+@given(k=st.integers(1, 20), n=st.integers(0, 700), width=st.integers(0, 4), seed=st.integers(0, 99))
+def test_products_within_an_entity_and_their_gradients_are_those_of_loops(k: int, n: int, width: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randn(30, 1 + k, generator=generator, requires_grad=True)
+    ids = torch.randint(0, 30, (n, width), generator=generator)  # some rows twice in an entity
+    x = torch.randn(n, width, generator=generator) * (torch.rand(n, width, generator=generator) < 0.8)
+    fast = side_sums(rows, k, ids, x)
+    for result, other in zip(fast, outer_sums(rows, k, ids, x), strict=False):
+        torch.testing.assert_close(result, other)
+    values = rows.detach().numpy().astype(float)[:, 1:]
+    for entity in range(min(n, 40)):
+        products = [
+            float(x[entity, f] * x[entity, g]) * values[ids[entity, f]] @ values[ids[entity, g]]
+            for f in range(width)
+            for g in range(f + 1, width)
+        ]
+        assert float(fast[2].detach()[entity]) == pytest.approx(sum(products), rel=1e-4, abs=1e-3)
+    grads = [torch.randn(result.shape, generator=generator) for result in fast]
+    (gradient,) = torch.autograd.grad(fast, rows, grads)
+    double = rows.detach().double().requires_grad_()
+    slow_sums = side_sums(double, k, ids, x.double())
+    (expected,) = torch.autograd.grad(slow_sums, double, [grad.double() for grad in grads])
+    torch.testing.assert_close(gradient.double(), expected, rtol=1e-4, atol=1e-3)

@@ -47,7 +47,7 @@ def test_it_is_its_double_sum(rank: int) -> None:
 
 
 def test_without_a_metric_it_is_an_fm_with_weights() -> None:
-    model = random_model(rank=0)
+    model = random_model(rank=0, weights=True)
 
     def slow(rows: Tensor, row: Row) -> Tensor:
         pairs = ((model.h * rows[i, 1:] * rows[j, 1:]).sum() * x * y for (i, x, _), (j, y, _) in combinations(row, 2))

@@ -29,7 +29,7 @@ from gmlfm.training.settings import Settings, applicable
 _INSTANCES = 400_000  # are made beforehand and gone through again and again
 _INSTANCES_ON_A_GPU = 5_000_000
 _STEPS_AT_ONCE = 4
-PLAIN_TORCH = ("torch", "torch-items")
+PLAIN_TORCH = ("torch", "torch-items", "torch-unfused")
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ class Contender:
 
             self.softmax_operations = softmax_operations(batches, model)
             parts = (model, inputs.layout, batches, self.settings, self.task.device)
-            is_ours, once_an_item = self.task.way == "ours", self.task.way == "torch-items"
-            self._take_steps = our_steps(*parts) if is_ours else torch_steps(*parts, once_an_item=once_an_item)
+            way = self.task.way
+            self._take_steps = our_steps(*parts) if way == "ours" else torch_steps(*parts, way=way)
             return FitReport()
         n_instances = _INSTANCES_ON_A_GPU if self.task.device == "cuda" and self.task.way == "ours" else _INSTANCES
         for batch in islice(batches.epoch(0), 1000):

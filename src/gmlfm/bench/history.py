@@ -56,9 +56,10 @@ def our_steps(
 
 
 def torch_steps(
-    model: GradientModel, layout: Layout, batches: HistoryBatches, settings: Settings, device: str, *, once_an_item: bool
+    model: GradientModel, layout: Layout, batches: HistoryBatches, settings: Settings, device: str, *, way: str
 ) -> Callable[[], int]:
-    plain = PlainTorch(model, layout.n_rows, batches, settings, device, once_an_item=once_an_item)
+    options = {"once_an_item": way == "torch-items", "fused": way != "torch-unfused"}
+    plain = PlainTorch(model, layout.n_rows, batches, settings, device, **options)
     drawn = _endless(batches)
 
     def take() -> int:
@@ -77,10 +78,10 @@ def _endless(batches: Any) -> Iterator[Any]:
 
 class PlainTorch:
     """The same form as PyTorch has its parts: an embedding table with a dense gradient, shuffled rows, a weighted embedding bag
-    a role, cross entropy, fused Adam over everything. Batches are drawn by our own code, with pieces of one row.
+    a role, cross entropy, Adam over everything. Batches are drawn by our own code, with pieces of one row.
 
     once_an_item: the vectors of a step's distinct earlier items are computed once, and the bags are of these; else a bag is of
-    the table's rows, of all attributes of all of a row's earlier items.
+    the table's rows, of all attributes of all of a row's earlier items. fused: Adam in one pass; else as it is by default.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class PlainTorch:
         device: str,
         *,
         once_an_item: bool = False,
+        fused: bool = True,
     ) -> None:
         if not batches.shares_negatives or not hasattr(model, "side_vectors"):
             raise OptionError(
@@ -108,7 +110,7 @@ class PlainTorch:
         self._table = nn.Parameter(model.initial_rows(n_rows, torch.Generator().manual_seed(0)).to(device))
         parameters = [self._table, *model.parameters()]
         options = settings.training
-        self._adam = torch.optim.AdamW(parameters, lr=options.lr, weight_decay=options.weight_decay or 0.0, fused=True)
+        self._adam = torch.optim.AdamW(parameters, lr=options.lr, weight_decay=options.weight_decay or 0.0, fused=fused)
         self._items, self._earlier = training_items(batches.encoded.item, batches.ids), batches.encoded.item
         self._n_columns = n_columns(batches)
         self._column_of_item = np.full(len(self._items), -1, np.int64)

@@ -24,7 +24,8 @@ def add_to(kinds: Any) -> None:
         "table and fused Adam: 'factored' is the paper's K^2 form by outer products, 'factored-product' the same by one matrix "
         "product an instance, 'eager' our own model. Where what users did before is read, steps count whole, their drawing "
         "included, beside a large matrix product of the same threads, and any setting may be given; 'torch' is the same form "
-        "in plain PyTorch by embedding bags, 'torch-items' that with the vector of each earlier item computed once, 'sasrec' "
+        "in plain PyTorch by embedding bags, 'torch-items' that with the vector of each earlier item computed once, "
+        "'torch-unfused' that with Adam as it is by default (steps with ids hidden are ours alone: cold_start_rate=0), 'sasrec' "
         "that model. --until trains from nothing, loading and evaluation included, until a "
         "validation result is reached.",
         [
@@ -41,7 +42,8 @@ def add_to(kinds: Any) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help="(default: all)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, metavar="S", help="a round takes at least (default: 2)")
-    parser.add_argument("--against", choices=("factored", "factored-product", "eager", "torch", "torch-items", "sasrec"))
+    others = ("factored", "factored-product", "eager", "torch", "torch-items", "torch-unfused", "sasrec")
+    parser.add_argument("--against", choices=others)
     parser.add_argument("--until", metavar="METRIC=X", help="such as hr@10=0.71 or ndcg@10=0.42, on validation")
     parser.add_argument("--seed", type=int, default=0, help="of --until")
     add_data_options(parser)

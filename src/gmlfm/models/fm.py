@@ -6,15 +6,13 @@ r"""The factorization machine.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor, nn
 
-from gmlfm.kernels.outer_sums import outer_sums
+from gmlfm.kernels.outer_sums import outer_sums, side_sums
 from gmlfm.kernels.spec import KernelSpec, SumsSpec
 from gmlfm.models.gradient import Attributes
-from gmlfm.models.layers import FactorModel, weighted_sum
+from gmlfm.models.layers import FactorModel
 from gmlfm.models.pairwise import PairwiseModel, SideVectors
 from gmlfm.models.settings import Factors, Scale
 
@@ -45,11 +43,8 @@ class FM(FactorModel, PairwiseModel):
         return left[:, 1:] @ right[:, 1:].T, None
 
     def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideVectors:
-        self_terms, vector = outer_sums(rows, self.k, attributes.ids, attributes.x)
-        if attributes.ids.shape[-1] > 1:
-            squares = rows[:, 1:].square().sum(-1, keepdim=True)
-            own = weighted_sum(squares, replace(attributes, x=attributes.x.square())).squeeze(-1)
-            self_terms = self_terms + 0.5 * (vector.square().sum(-1) - own)
+        linear, vector, inner = side_sums(rows, self.k, attributes.ids, attributes.x)
+        self_terms = linear + inner
         return SideVectors(self_terms + self.bias if is_user else self_terms, vector)
 
     def history_vectors(self, rows: Tensor, attributes: Attributes) -> Tensor:

@@ -34,7 +34,7 @@ from torch import Tensor, nn
 from gmlfm.data.attributes import ROLES, Role
 from gmlfm.distances import directions
 from gmlfm.errors import NotSupportedError, OptionError
-from gmlfm.kernels.outer_sums import outer_sums
+from gmlfm.kernels.outer_sums import outer_sums, side_sums
 from gmlfm.kernels.spec import GatedSpec, KernelSpec, SumsSpec
 from gmlfm.models.base import FitInputs
 from gmlfm.models.gradient import Attributes
@@ -111,6 +111,9 @@ class GatedGMLFM(FactorModel, PairwiseModel):
         return rows[:, 0]
 
     def side_vectors(self, rows: Tensor, attributes: Attributes, *, is_user: bool) -> SideVectors:
+        if not self.rank and not self.h.requires_grad:  # as in FM
+            linear, vector, inner = side_sums(rows, self.k, attributes.ids, attributes.x)
+            return SideVectors(linear + inner + self.bias if is_user else linear + inner, vector)
         self_terms, vector = outer_sums(rows, self.k, attributes.ids, attributes.x)
         weighted = vector * self._scale(self.gates[0])
         if attributes.ids.shape[-1] > 1:
