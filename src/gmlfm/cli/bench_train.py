@@ -25,8 +25,8 @@ def add_to(kinds: Any) -> None:
         "product an instance, 'eager' our own model. Where what users did before is read, steps count whole, their drawing "
         "included, beside a large matrix product of the same threads, and any setting may be given; 'torch' is the same form "
         "in plain PyTorch by embedding bags, 'torch-items' that with the vector of each earlier item computed once, "
-        "'torch-unfused' that with Adam as it is by default (steps with ids hidden are ours alone: cold_start_rate=0), 'sasrec' "
-        "that model. --until trains from nothing, loading and evaluation included, until a "
+        "'torch-unfused' that with Adam as it is by default (steps with ids hidden are ours alone: cold_start_rate=0), "
+        "'sasrec' that model. --until trains from nothing, loading and evaluation included, until a "
         "validation result is reached.",
         [
             "gmlfm bench train --model gml-fm-unit --against factored",
