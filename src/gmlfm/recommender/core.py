@@ -469,7 +469,7 @@ class Recommender:
             self._state = state.in_folder(folder)
 
     def twin(self) -> Recommender:
-        """Another one that answers the same and has the same folder: a change of the run in one of them is none in the other."""
+        """Another one that answers the same and has the same folder; a change of the run in one is none in the other."""
         refuse_after_fork()
         with self._changing:
             other = Recommender.__new__(Recommender)

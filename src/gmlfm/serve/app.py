@@ -50,7 +50,7 @@ def create_app(runs: Runs, options: ServeOptions | None = None, *, model: Any = 
         app.add_exception_handler(kind, handler)
     app.mount("/static", StaticFiles(directory=_STATIC), "static")
     app.add_api_route("/", _page, include_in_schema=False)
-    app.add_middleware(Gate, hall=hall)  # type: ignore[arg-type]
+    app.add_middleware(Gate, hall=hall)
     return app
 
 

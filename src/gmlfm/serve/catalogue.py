@@ -12,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.fitting import FittedRun
+from gmlfm.recommender.run_index import RunIndex
 
 _MOST_CARDS = 100_000
 
@@ -19,8 +20,9 @@ _MOST_CARDS = 100_000
 class Catalogue:
     """Of one run, which never changes; what is looked up is kept."""
 
-    def __init__(self, run: FittedRun) -> None:
-        self.run = run
+    def __init__(self, index: RunIndex) -> None:
+        self.run: FittedRun = index.run
+        self._index = index
         self._cards: dict[int, dict[str, Any]] = {}
         self._kept: dict[str, Any] = {}
 
@@ -54,8 +56,9 @@ class Catalogue:
         return self._kept[name]
 
     def numbers_of(self, items: Sequence[Any]) -> list[int]:
-        numbers: list[int] = self.run.encoder.item_numbers(list(items)).tolist()
-        return numbers
+        """-1 for what is not in the catalogue."""
+        numbers = self._index.item_numbers
+        return [numbers.get(str(item), -1) for item in items]
 
     def user_attributes(self, number: int) -> dict[str, Any]:
         fields = self.run.data.users.fields

@@ -34,8 +34,8 @@ class Gate:
     def __init__(self, app: ASGIApp, hall: Hall) -> None:
         self.app, self.hall = app, hall
         options = hall.options
-        self._token = options.token and options.token.encode()
-        self._write_token = options.write_token and options.write_token.encode()
+        self._token = None if options.token is None else options.token.encode()
+        self._write_token = None if options.write_token is None else options.write_token.encode()
         self._hosts = {name.encode() for name in options.hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,7 +49,7 @@ class Gate:
         method, path = scope["method"], scope["path"]
         is_open = path in _OPEN or path.startswith(_OPEN_BELOW)
         self._check_origin(headers, is_open and method in ("GET", "HEAD"))
-        if self._token is None and self._write_token is None or is_open:
+        if (self._token is None and self._write_token is None) or is_open:
             return
         is_writing = method == "DELETE" or (method == "POST" and path.rstrip("/") in _WRITING)
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")

@@ -158,7 +158,7 @@ def _as_json(value: Any) -> bytes:
     return value if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def hall_of(request: Request) -> Hall:
+async def hall_of(request: Request) -> Hall:
     return cast(Hall, request.app.state.hall)
 
 

@@ -31,7 +31,7 @@ class Served:
 
     @cached_property
     def catalogue(self) -> Catalogue:
-        return Catalogue(self.recommender.fitted)
+        return Catalogue(self.recommender.observed.index)
 
 
 class Host:
@@ -87,7 +87,7 @@ class Host:
             self._mark = mark
 
     def reload(self) -> bool:
-        """Take the folder's run, if it is another one. What is served stays where it cannot be read; whether it was replaced."""
+        """Take the folder's run, if it is another one; whether it is. Where it cannot be read, what is served stays."""
         if self.folder is None:
             return False
         with self._replacing:

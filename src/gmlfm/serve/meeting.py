@@ -1,4 +1,4 @@
-"""The folder where the workers of one service meet: who wants all to reload writes it down there, and each looks now and then."""
+"""Where the workers of one service meet: who wants all to reload writes it down there, and each looks now and then."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from gmlfm.errors import GmlfmError, printable
-from gmlfm.runs.locking import LockedError
+from gmlfm.locking import LockedError
 
 MEDIA_TYPE = "application/problem+json"
 _BROKEN_JSON = ("json_invalid", "parsing the body")
