@@ -36,7 +36,7 @@ class Hall:
         self.metrics = Metrics()
         self.is_stopping = False
         self.n_in_flight = 0
-        self._call = reload_call(options.meeting)
+        self._is_called, self._call = False, reload_call(options.meeting)
         self._answering = ThreadPoolExecutor(options.threads, "answer")
         self._writing = ThreadPoolExecutor(1, "write")
 
@@ -98,8 +98,8 @@ class Hall:
         while True:
             await asyncio.sleep(_TICK)
             call = await asyncio.to_thread(reload_call, self.options.meeting)
-            if call != self._call:
-                self._call = call
+            if self._is_called or call != self._call:
+                self._is_called, self._call = False, call
                 with suppress(Problem):
                     await self.reload(list(self.hosts.values()))
             if self.options.meeting is not None and time.monotonic() - left_at >= _LEFT_EVERY:
@@ -107,9 +107,8 @@ class Hall:
                 await asyncio.to_thread(leave, self.figures(), self.options.meeting)
 
     def hang_up(self) -> None:
-        """SIGHUP: take the runs that stand in the folders now, here and in the other workers."""
-        self._call = None
-        self.tell_others()
+        """SIGHUP: take the runs that stand in the folders now."""
+        self._is_called = True
 
     def tell_others(self) -> None:
         if self.options.meeting is not None:

@@ -23,6 +23,7 @@ from uvicorn.supervisors import Multiprocess
 from gmlfm.errors import OptionError
 from gmlfm.runs.description import read_about
 from gmlfm.serve.app import create_app
+from gmlfm.serve.connections import Config
 from gmlfm.serve.logs import log
 from gmlfm.serve.meeting import call_for_reload
 from gmlfm.serve.options import ServeOptions
@@ -102,9 +103,10 @@ def _url(host: str, listener: socket.socket) -> str:
     return f"http://{shown}:{listener.getsockname()[1]}/"
 
 
-def _config(app: Any, options: ServeOptions, workers: int = 1) -> uvicorn.Config:
-    return uvicorn.Config(
+def _config(app: Any, options: ServeOptions, workers: int = 1) -> Config:
+    return Config(
         app,
+        head_timeout=options.timeout,
         factory=workers > 1,
         workers=workers,
         log_config=None,
