@@ -54,7 +54,9 @@ def until(is_so: Callable[[], bool]) -> None:
 
 def ask(url: str, path: str, body: Any = None) -> Any:
     """On a connection of its own, so that any worker may take it."""
-    response = httpx2.get(url + path, timeout=_PATIENCE) if body is None else httpx2.post(url + path, json=body, timeout=_PATIENCE)
+    response = (
+        httpx2.get(url + path, timeout=_PATIENCE) if body is None else httpx2.post(url + path, json=body, timeout=_PATIENCE)
+    )
     assert response.status_code == 200, response.text
     return response.json()
 
@@ -90,6 +92,8 @@ def test_one_process_reloads_and_ends_after_the_last_answer(own_folder: Path, ot
         until(lambda: bool(ask(url, "model")["run"]["check"] == check_of(own_folder)))
         address = url.removeprefix("http://").removesuffix("/")
         host, port = address.split(":")
+        with socket.create_connection((host, int(port)), timeout=_PATIENCE) as gone:  # who goes away leaves no trace
+            gone.sendall(f"POST /events HTTP/1.1\r\nHost: {address}\r\nContent-Length: 100\r\n\r\n{{".encode())
         body = json.dumps({"events": [{"user": "newcomer", "item": items[0]}]}).encode()
         with socket.create_connection((host, int(port)), timeout=_PATIENCE) as slow:
             head = f"POST /events HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -111,25 +115,31 @@ def is_closed(host: str, port: int) -> bool:
     return False
 
 
-def test_what_was_acknowledged_is_there_after_a_kill(own_folder: Path, items: list[str]) -> None:
-    with serving(own_folder) as (process, url):
+def test_after_a_kill_the_port_is_free_and_what_was_acknowledged_is_there(own_folder: Path, items: list[str]) -> None:
+    with serving(own_folder, "--workers", "2") as (process, url):
         for item in items[:4]:
             ask(url, "events", {"events": [{"user": "newcomer", "item": item}]})
+        until(lambda: len(workers_of(url)) == 2)
+        killed = int(sorted(workers_of(url))[0].partition('worker="')[2].partition('"')[0])
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: len(workers_of(url)) == 3)  # another one has come in its place
         process.kill()
         process.wait(_PATIENCE)
+        host, port = url.removeprefix("http://").removesuffix("/").split(":")
+        until(lambda: is_closed(host, int(port)))  # the workers end with it
     with serving(own_folder) as (_, url):
         assert [row["item"] for row in ask(url, "users/newcomer")["history"]] == items[3::-1]
 
 
-def test_workers_end_with_a_parent_that_is_killed(own_folder: Path) -> None:
-    with serving(own_folder, "--workers", "2") as (process, url):
-        until(lambda: len(workers_of(url)) == 2)
-        workers = [int(line.partition('worker="')[2].partition('"')[0]) for line in workers_of(url)]
-        assert os.getpid() not in workers
-        process.kill()
-        process.wait(_PATIENCE)
-        host, port = url.removeprefix("http://").removesuffix("/").split(":")
-        until(lambda: is_closed(host, int(port)))
+def test_a_run_that_cannot_be_read_is_told_of_by_several_workers_once(own_folder: Path) -> None:
+    weights = next(own_folder.rglob("weights.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:1000])
+    command = [sys.executable, "-m", "gmlfm", "serve", str(own_folder), "--port", "0", "--workers", "2", "--log", "none"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)
+    assert done.returncode == 2
+    assert done.stderr.startswith("gmlfm: ")
+    assert "weights.safetensors is damaged" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_head_that_never_ends_is_given_up(own_folder: Path) -> None:
@@ -141,7 +151,19 @@ def test_a_head_that_never_ends_is_given_up(own_folder: Path) -> None:
         assert ask(url, "health")["status"] == "ok"
 
 
-@pytest.mark.parametrize(("host", "is_so"), [("127.0.0.1", True), ("::1", True), ("localhost", True), ("127.9.9.9", True), ("0.0.0.0", False), ("::", False), ("example.org", False), ("", False)])
+@pytest.mark.parametrize(
+    ("host", "is_so"),
+    [
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("127.9.9.9", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("example.org", False),
+        ("", False),
+    ],
+)
 def test_which_hosts_are_this_machine_alone(host: str, is_so: bool) -> None:
     assert is_loopback(host) is is_so
 

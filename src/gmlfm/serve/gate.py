@@ -25,7 +25,7 @@ _NO_STORE = (b"cache-control", b"no-store")
 _OPEN = ("/", "/docs", "/openapi.json", "/favicon.ico")  # need no token: they say nothing of the data
 _OPEN_BELOW = ("/health", "/static/")
 _WRITING = ("/events", "/availability", "/items", "/reload")  # where posted to
-_TIMEOUT_STATUS = 408
+_TIMEOUT_STATUS, _GONE = 408, 499  # the latter in figures alone: nobody is there to read it
 
 
 class Gate:
@@ -83,6 +83,10 @@ class Gate:
             raise Problem(403, "a page of another site asked; only pages of this service may.")
 
 
+class _GoneError(Exception):
+    """Who asked went away before the body was whole."""
+
+
 class _Passage:
     """One request on its way through."""
 
@@ -100,7 +104,9 @@ class _Passage:
             await self.gate.app(scope, self.receive, self.send)
         except Problem as problem:
             await self._refuse(problem)
-        except (ConnectionError, asyncio.CancelledError):
+        except _GoneError:
+            self.status = _GONE
+        except asyncio.CancelledError:
             raise
         except Exception as error:
             log_failure(hall.options.log, self._route(), error)
@@ -128,7 +134,7 @@ class _Passage:
                 while True:
                     message = await self._receive()
                     if message["type"] == "http.disconnect":
-                        raise ConnectionResetError("the asker went away")
+                        raise _GoneError
                     piece = message.get("body", b"")
                     size += len(piece)
                     if size > limit:

@@ -60,6 +60,11 @@ def leave(figures: list[list[Any]], meeting: Path) -> None:
     write_text(meeting / f"figures-{os.getpid()}.json", json.dumps(figures))
 
 
+def workers_met(meeting: Path) -> bool:
+    """Whether a worker ever got so far as to leave figures."""
+    return any(meeting.glob("figures-*.json"))
+
+
 def gathered(own: list[list[Any]], meeting: Path | None) -> tuple[list[list[Any]], int]:
     """With those of the other workers, dead ones included; and how many workers these are."""
     figures, n = list(own), 1

@@ -8,8 +8,10 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -18,19 +20,24 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.supervisors import Multiprocess
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
-from gmlfm.errors import OptionError
+from gmlfm.errors import DataError, GmlfmError, OptionError
 from gmlfm.runs.description import read_about
 from gmlfm.serve.app import create_app
 from gmlfm.serve.connections import Config
 from gmlfm.serve.logs import log
 from gmlfm.serve.meeting import call_for_reload
+from gmlfm.serve.metrics import workers_met
 from gmlfm.serve.options import ServeOptions
+from gmlfm.storage import write_text
 
 _BACKLOG = 2048
 _IDLE = 75  # seconds that a connection is kept for the next request
 _GRACE = 5  # seconds beyond the longest answer
+_PAUSE = 5.0  # seconds between new workers in the place of dead ones
+_FAILURE = "failure"
 
 
 def serve(
@@ -60,6 +67,8 @@ def serve(
                 announce(url)
                 log(options.log, "start", workers=workers)
                 _Workers(_config(app_of, options, workers), [listener], Path(meeting)).run()
+                if not workers_met(Path(meeting)) and (Path(meeting) / _FAILURE).exists():
+                    raise DataError((Path(meeting) / _FAILURE).read_text(encoding="utf-8"))
         log(options.log, "stop")
 
 
@@ -151,6 +160,22 @@ class _Workers(Multiprocess):
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], meeting: Path) -> None:
         super().__init__(config, sockets)
         self._meeting = meeting
+        self._next_start = 0.0
+
+    def keep_subprocess_alive(self) -> None:
+        """A worker that died is replaced. One that is silent is not: it may be reading a large run, and whoever waits for its
+        sign of life hears no signal meanwhile."""
+        for place, worker in enumerate(self.processes):
+            if self.should_exit.is_set() or worker.process.is_alive():
+                continue
+            if worker.exitcode == STARTUP_FAILURE and not workers_met(self._meeting):
+                self.should_exit.set()
+                return
+            # Where others serve a run that stands in the folder no more, a new worker fails, again and again.
+            if time.monotonic() >= self._next_start:
+                self._next_start = time.monotonic() + _PAUSE
+                self.processes[place] = Process(self.config, self.sockets)
+                self.processes[place].start()
 
     def handle_hup(self) -> None:
         call_for_reload(self._meeting)
@@ -160,7 +185,12 @@ def _worker_app(folders: Sequence[str], options: ServeOptions, model: Any) -> Fa
     """In a process of its own. A terminal that is closed signals all of them, and only the first one acts on it."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     threading.Thread(target=_stop_with_parent, daemon=True).start()
-    return create_app(folders, options, model=model)
+    try:
+        return create_app(folders, options, model=model)
+    except GmlfmError as error:
+        assert options.meeting is not None
+        write_text(options.meeting / _FAILURE, str(error))
+        sys.exit(STARTUP_FAILURE)  # which no new process would mend
 
 
 def _stop_with_parent() -> None:

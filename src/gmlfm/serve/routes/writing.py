@@ -67,7 +67,9 @@ async def forget(hall: InHall, user: str = Path(max_length=1_000), run: RunName 
         host.forget(user)
         return {"forgotten": user}
 
-    return await hall.write(run, _noting(leave_out))
+    answer = await hall.write(run, _noting(leave_out))
+    hall.tell_others()
+    return answer
 
 
 def _noting(change: Callable[[Host], Answer]) -> Callable[[Host], Any]:
