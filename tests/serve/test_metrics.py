@@ -54,11 +54,14 @@ def test_workers_figures_are_summed(tmp_path: Path) -> None:
     leave(here.as_list(), tmp_path)
     (tmp_path / "figures-1.json").write_text(json.dumps(elsewhere.as_list()))
     (tmp_path / "figures-2.json").write_text("{half")
+    elsewhere.add("gmlfm_in_flight", 5)
+    (tmp_path / f"figures-{2**22 + 1}.json").write_text(json.dumps(elsewhere.as_list()))  # a process that is no more
     figures, n_workers = gathered(here.as_list(), tmp_path)
     text = as_text(figures, [("gmlfm_workers", {}, n_workers)])
-    assert 'gmlfm_refused_total{reason="full"} 2' in text, "its own file is not counted twice"
-    assert 'gmlfm_refused_total{reason="token"} 1' in text
+    assert 'gmlfm_refused_total{reason="full"} 3' in text, "its own file is not counted twice"
+    assert 'gmlfm_refused_total{reason="token"} 2' in text
     assert "gmlfm_workers 2" in text
+    assert "\ngmlfm_in_flight" not in text, "a dead worker answers nothing"
 
 
 def test_labels_are_escaped() -> None:

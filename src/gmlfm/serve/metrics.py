@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from gmlfm.storage import write_text
 
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -66,16 +68,18 @@ def workers_met(meeting: Path) -> bool:
 
 
 def gathered(own: list[list[Any]], meeting: Path | None) -> tuple[list[list[Any]], int]:
-    """With those of the other workers, dead ones included; and how many workers these are."""
+    """With those of the other workers, and how many workers live; of dead ones what they counted stays, and no gauge."""
     figures, n = list(own), 1
     for path in sorted(meeting.glob("figures-*.json")) if meeting is not None else []:
         if path.name == f"figures-{os.getpid()}.json":
             continue
         try:
-            figures += json.loads(path.read_text(encoding="utf-8"))
+            others = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
-        n += 1
+        is_alive = psutil.pid_exists(int(path.stem.removeprefix("figures-")))
+        figures += [figure for figure in others if is_alive or _HELP.get(figure[0], ("counter",))[0] != "gauge"]
+        n += is_alive
     return figures, n
 
 
