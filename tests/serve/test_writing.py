@@ -24,7 +24,7 @@ def test_an_event_counts_in_the_next_recommendation(client: TestClient, own_fold
     before = ranking(client, user)
     response = client.post("/events", json={"events": [{"user": user, "item": before[0][0]}]})
     assert response.status_code == 200
-    assert contracts.EventsAnswer.model_validate(response.json()).kept == 1
+    assert contracts.EventsAnswer.model_validate(response.json()).n_kept == 1
     after = ranking(client, user)
     assert before[0][0] not in [item for item, _ in after]
     assert after[0][1] != before[1][1], "the score reads the event"

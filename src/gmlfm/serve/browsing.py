@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 
 from gmlfm.recommender.observed import Observed
-from gmlfm.serve.asking import Answer
 from gmlfm.serve.catalogue import shown_values
 from gmlfm.serve.hosting import Served
 from gmlfm.serve.problems import Problem
+from gmlfm.serve.questions import Answer
 
 _MOST_CATEGORIES = 200
 _LIMITS = (
@@ -79,7 +79,7 @@ def _history(observed: Observed, user: str, number: int) -> list[tuple[int, Any,
 def schema_of(served: Served) -> Answer:
     run, catalogue = served.recommender.fitted, served.catalogue
     return {
-        "fields": catalogue.kept(
+        "fields": catalogue.made_once(
             "schema", lambda: [_field(run.data, part, field) for part, field in run.data.schema.all_fields()]
         ),
         "n_users": len(run.data.users),

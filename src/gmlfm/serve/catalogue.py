@@ -24,7 +24,7 @@ class Catalogue:
         self.run: FittedRun = index.run
         self._index = index
         self._cards: dict[int, dict[str, Any]] = {}
-        self._kept: dict[str, Any] = {}
+        self._made_once: dict[str, Any] = {}
 
     def warm(self) -> None:
         _ = self.item_texts
@@ -49,11 +49,11 @@ class Catalogue:
             for item, title, row in zip(ids, titles, rows, strict=True)
         ]
 
-    def kept(self, name: str, make: Callable[[], Any]) -> Any:
+    def made_once(self, name: str, make: Callable[[], Any]) -> Any:
         """What is made once of a run, by name."""
-        if name not in self._kept:
-            self._kept[name] = make()
-        return self._kept[name]
+        if name not in self._made_once:
+            self._made_once[name] = make()
+        return self._made_once[name]
 
     def numbers_of(self, items: Sequence[Any]) -> list[int]:
         """-1 for what is not in the catalogue."""
@@ -86,13 +86,13 @@ class Catalogue:
 
     def find_items(self, words: str, limit: int) -> tuple[list[int], int]:
         """Item numbers: the id itself first, then what begins with the words, then what holds them; the commonest first."""
-        return _found(self.item_texts, words, limit, self._n_rows_by_item)
+        return _search(self.item_texts, words, limit, self._n_rows_by_item)
 
     def find_users(self, words: str, limit: int) -> tuple[list[int], int]:
-        return _found(self._user_texts, words, limit, self._n_rows_by_user)
+        return _search(self._user_texts, words, limit, self._n_rows_by_user)
 
 
-def _found(texts: pl.DataFrame, words: str, limit: int, weights: npt.NDArray[np.int64]) -> tuple[list[int], int]:
+def _search(texts: pl.DataFrame, words: str, limit: int, weights: npt.NDArray[np.int64]) -> tuple[list[int], int]:
     words = words.strip().lower()
     if not words:
         return np.argsort(-weights, kind="stable")[:limit].tolist(), texts.height

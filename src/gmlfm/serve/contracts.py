@@ -194,7 +194,7 @@ class SimilarAnswer(_Answered):
 
 
 class EventsAnswer(_Answered):
-    kept: int
+    n_kept: int = Field(alias="kept", description="rows that count from now on")
     duplicates: int
     new_users: int
 

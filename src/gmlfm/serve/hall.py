@@ -14,7 +14,7 @@ from typing import Annotated, Any, cast
 import psutil
 from fastapi import Depends, Query, Request, Response
 
-from gmlfm.errors import DataError, did_you_mean
+from gmlfm.errors import GmlfmError, did_you_mean
 from gmlfm.serve.hosting import Host, Served
 from gmlfm.serve.logs import log
 from gmlfm.serve.meeting import call_for_reload, reload_call
@@ -36,9 +36,10 @@ class Hall:
         self.metrics = Metrics()
         self.is_stopping = False
         self.n_in_flight = 0
-        self._is_called, self._call = False, reload_call(options.meeting)
-        self._answering = ThreadPoolExecutor(options.threads, "answer")
+        self._is_called, self._call, self._left_at = False, reload_call(options.meeting), 0.0
+        self._askers = ThreadPoolExecutor(options.threads, "answer")
         self._writing = ThreadPoolExecutor(1, "write")
+        self._rewriting = ThreadPoolExecutor(1, "rewrite")
 
     def host(self, name: str | None) -> Host:
         if name is None:
@@ -51,31 +52,36 @@ class Hall:
     async def answer(self, name: str | None, question: Callable[[Served], Any]) -> Response:
         """The question put to the run as it is now, in a thread, within the time."""
         host = self.host(name)
-        return await self._done(self._answering, lambda: _as_json(question(host.current())))
+        return await self._done(self._askers, lambda: _as_json(question(host.current())), self.options.timeout)
 
     async def write(self, name: str | None, change: Callable[[Host], Any]) -> Response:
         host = self.host(name)
-        return await self._done(self._writing, lambda: _as_json(change(host)))
+        return await self._done(self._writing, lambda: _as_json(change(host)), self.options.timeout)
+
+    async def rewrite(self, name: str | None, change: Callable[[Host], Any]) -> Response:
+        """A change of the run itself, which takes its time, and makes no event wait for a thread."""
+        host = self.host(name)
+        return await self._done(self._rewriting, lambda: _as_json(change(host)), None)
 
     async def aside(self, work: Callable[[], Any]) -> Any:
         """What may take long and is no question: a reload."""
         return await asyncio.to_thread(work)
 
-    async def _done(self, pool: ThreadPoolExecutor, work: Callable[[], bytes]) -> Response:
+    async def _done(self, pool: ThreadPoolExecutor, work: Callable[[], bytes], timeout: float | None) -> Response:
         if self.n_in_flight >= self.options.max_in_flight:
             self.metrics.refused("full")
             raise full(f"{self.n_in_flight} questions are being answered, and that is the most at once")
         self.n_in_flight += 1
         future = asyncio.wrap_future(_submitted(pool, work))
-        future.add_done_callback(self._left)  # a question that took too long counts until its thread is free
+        future.add_done_callback(self._has_left)  # a question that took too long counts until its thread is free
         try:
-            body = await asyncio.wait_for(asyncio.shield(future), self.options.timeout)
+            body = await asyncio.wait_for(asyncio.shield(future), timeout)
         except TimeoutError:
             self.metrics.refused("timeout")
-            raise Problem(504, f"the answer took more than {self.options.timeout:g} seconds; ask for less.") from None
+            raise Problem(504, f"the answer took more than {timeout:g} seconds; ask for less.") from None
         return Response(body, media_type="application/json")
 
-    def _left(self, future: asyncio.Future[bytes]) -> None:
+    def _has_left(self, future: asyncio.Future[bytes]) -> None:
         self.n_in_flight -= 1
         if not future.cancelled():
             future.exception()  # of a question that was given up: nobody else asks for it
@@ -94,17 +100,20 @@ class Hall:
             await asyncio.to_thread(self.close)
 
     async def _tick(self) -> None:
-        left_at = 0.0
         while True:
             await asyncio.sleep(_TICK)
-            call = await asyncio.to_thread(reload_call, self.options.meeting)
-            if self._is_called or call != self._call:
-                self._is_called, self._call = False, call
-                with suppress(Problem):
-                    await self.reload(list(self.hosts.values()))
-            if self.options.meeting is not None and time.monotonic() - left_at >= _LEFT_EVERY:
-                left_at = time.monotonic()
-                await asyncio.to_thread(leave, self.figures(), self.options.meeting)
+            with suppress(Problem, GmlfmError, OSError):  # of a full disk, say: the next one may go well
+                await self._hear_and_leave()
+
+    async def _hear_and_leave(self) -> None:
+        meeting = self.options.meeting
+        call = await asyncio.to_thread(reload_call, meeting)
+        if self._is_called or call != self._call:
+            self._is_called, self._call = False, call
+            await self.reload(list(self.hosts.values()))
+        if meeting is not None and time.monotonic() - self._left_at >= _LEFT_EVERY:
+            self._left_at = time.monotonic()
+            await asyncio.to_thread(leave, self.figures(), meeting)
 
     def hang_up(self) -> None:
         """SIGHUP: take the runs that stand in the folders now."""
@@ -142,10 +151,11 @@ class Hall:
         return [*self.metrics.as_list(), *gauges]
 
     def close(self) -> None:
-        self._answering.shutdown(wait=True, cancel_futures=True)
+        self._askers.shutdown(wait=True, cancel_futures=True)
         self._writing.shutdown(wait=True)
+        self._rewriting.shutdown(wait=True)
         if self.options.meeting is not None:
-            with suppress(DataError, OSError):
+            with suppress(GmlfmError, OSError):
                 leave(self.metrics.as_list(), self.options.meeting)
 
 

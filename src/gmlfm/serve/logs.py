@@ -16,7 +16,8 @@ def log(level: str, what: str, **figures: Any) -> None:
     if level == "none":
         return
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    print(json.dumps({"at": now, "what": what, **figures}), file=sys.stderr, flush=True)
+    sys.stderr.write(json.dumps({"at": now, "what": what, **figures}) + "\n")
+    sys.stderr.flush()
 
 
 def log_request(level: str, route: str, method: str, status: int, seconds: float) -> None:

@@ -67,9 +67,9 @@ def workers_met(meeting: Path) -> bool:
     return any(meeting.glob("figures-*.json"))
 
 
-def gathered(own: list[list[Any]], meeting: Path | None) -> tuple[list[list[Any]], int]:
+def gathered(figures_here: list[list[Any]], meeting: Path | None) -> tuple[list[list[Any]], int]:
     """With those of the other workers, and how many workers live; of dead ones what they counted stays, and no gauge."""
-    figures, n = list(own), 1
+    figures, n = list(figures_here), 1
     for path in sorted(meeting.glob("figures-*.json")) if meeting is not None else []:
         if path.name == f"figures-{os.getpid()}.json":
             continue
@@ -95,7 +95,7 @@ def as_text(figures: Iterable[Iterable[Any]], gauges: Iterable[tuple[str, Mappin
         if kind == "histogram":
             lines += _histogram(name, sums)
         else:
-            lines += [_line(key, labels, value) for (key, labels), value in sorted(sums.items()) if key == name]
+            lines += [_sample(key, labels, value) for (key, labels), value in sorted(sums.items()) if key == name]
     return "\n".join(lines) + "\n"
 
 
@@ -108,12 +108,12 @@ def _histogram(name: str, sums: Mapping[Key, float]) -> list[str]:
         n = 0.0
         for bound in (*(f"{bound:g}" for bound in _BOUNDS), "+Inf"):
             n += sums.get((f"{name}_bucket", (("le", bound), *labels)), 0)
-            lines.append(_line(f"{name}_bucket", (*labels, ("le", bound)), n))
-        lines += [_line(f"{name}_sum", labels, seconds), _line(f"{name}_count", labels, n)]
+            lines.append(_sample(f"{name}_bucket", (*labels, ("le", bound)), n))
+        lines += [_sample(f"{name}_sum", labels, seconds), _sample(f"{name}_count", labels, n)]
     return lines
 
 
-def _line(name: str, labels: Iterable[tuple[str, str]], value: float) -> str:
+def _sample(name: str, labels: Iterable[tuple[str, str]], value: float) -> str:
     inner = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
     return f"{name}{{{inner}}} {value:.10g}" if inner else f"{name} {value:.10g}"
 

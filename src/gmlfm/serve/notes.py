@@ -29,14 +29,14 @@ def _listen() -> None:
     global _before
     if warnings.showwarning is not _show:
         _before = warnings.showwarning
-        warnings.showwarning = _show
+        warnings.showwarning = _show  # type: ignore[assignment]
         # Always, not once for each place: every asker is to be told.
         warnings.filterwarnings("always", category=UserWarning, module=r"gmlfm\.")
 
 
-def _show(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: str | None = None) -> None:
+def _show(message: Any, category: Any, filename: str, lineno: int, file: Any = None, source: str | None = None) -> None:
     notes = getattr(_collecting, "notes", None)
     if notes is None or category is not UserWarning:
-        _before(message, category, filename, lineno, file, line)
+        _before(message, category, filename, lineno, file, source)
     elif str(message) not in notes:
         notes.append(str(message))

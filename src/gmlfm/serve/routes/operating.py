@@ -24,12 +24,12 @@ async def health(hall: InHall) -> Response:
 
 
 @router.get("/health/live", response_model=contracts.Health, summary="Does the process answer?")
-async def live(hall: InHall) -> Response:
+async def health_live(hall: InHall) -> Response:
     return JSONResponse({"status": "ok", "live": True, "ready": not hall.is_stopping, "problems": []})
 
 
 @router.get("/health/ready", response_model=contracts.Health, summary="May questions be sent here?")
-async def ready(hall: InHall) -> Response:
+async def health_ready(hall: InHall) -> Response:
     if hall.is_stopping:
         raise Problem(503, "the service is stopping.", {"Retry-After": "1"})
     return JSONResponse({"status": "ok", "live": True, "ready": True, "problems": []})

@@ -9,11 +9,11 @@ import polars as pl
 from fastapi import APIRouter, Path, Response
 
 from gmlfm.serve import contracts
-from gmlfm.serve.asking import Answer, stamped
 from gmlfm.serve.hall import InHall, RunName
 from gmlfm.serve.hosting import Host
 from gmlfm.serve.notes import noted
 from gmlfm.serve.problems import Problem
+from gmlfm.serve.questions import Answer, stamped
 
 router = APIRouter(tags=["writing"])
 
@@ -53,7 +53,7 @@ async def items(asked: contracts.ItemsRequest, hall: InHall, run: RunName = None
         host.add_items(pl.DataFrame(columns, strict=False))
         return {"added": len(rows)}
 
-    answer = await hall.write(run, _noting(add))
+    answer = await hall.rewrite(run, _noting(add))
     hall.tell_others()
     return answer
 
@@ -67,7 +67,7 @@ async def forget(hall: InHall, user: str = Path(max_length=1_000), run: RunName 
         host.forget(user)
         return {"forgotten": user}
 
-    answer = await hall.write(run, _noting(leave_out))
+    answer = await hall.rewrite(run, _noting(leave_out))
     hall.tell_others()
     return answer
 
