@@ -161,6 +161,11 @@ def test_a_known_name_may_have_a_port(guarded: TestClient) -> None:
     assert guarded.get("/health", headers={"Host": "127.0.0.1:9999"}).status_code == 200
 
 
+def test_a_name_is_the_same_in_capitals(run_folder: Path) -> None:
+    with client_of(run_folder, hosts=("localhost",)) as client:
+        assert client.get("/health", headers={"Host": "LocalHost"}).status_code == 200
+
+
 def test_answers_say_how_browsers_are_to_treat_them(reader: TestClient) -> None:
     for response in (reader.get("/"), reader.get("/nothing"), reader.post("/recommend", json={"attributes": {}})):
         assert response.headers["x-content-type-options"] == "nosniff"

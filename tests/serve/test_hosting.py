@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import threading
@@ -125,9 +126,30 @@ def test_a_damaged_log_leaves_what_was_observed(client: TestClient, own_folder: 
     log = own_folder / "events.jsonl"
     log.write_bytes(log.read_bytes() + b'{"n": 9, "kind": "observed"}\n')
     assert client.get("/users/newcomer").json()["history"][0]["item"] == items[0]
+    assert "the log of events of the run 'first' cannot be read" in client.get("/health").json()["problems"][0]
     response = client.post("/events", json={"events": [{"user": "newcomer", "item": items[1]}]})
-    assert response.status_code == 400
-    assert "is damaged in line" in response.json()["detail"]
+    assert response.status_code == 503
+    assert response.json()["detail"].startswith("first/events.jsonl is damaged in line")
+    log.write_bytes(log.read_bytes().rpartition(b'{"n": 9')[0])
+    client.get("/users/newcomer")
+    assert client.get("/health").json()["status"] == "ok"
+
+
+def test_a_disk_that_is_full_keeps_nothing_and_says_so(
+    client: TestClient, own_folder: Path, items: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gmlfm.runs.events.os.fsync", full)
+        response = client.post("/events", json={"events": [{"user": "newcomer", "item": items[0]}]})
+    assert response.status_code == 503
+    assert response.headers["retry-after"] == "5"
+    assert "first/events.jsonl could not be written" in response.json()["detail"]
+    assert client.get("/users/newcomer").status_code == 404
+    assert client.post("/events", json={"events": [{"user": "newcomer", "item": items[0]}]}).json()["kept"] == 1
+    assert Recommender.load(own_folder).observed.n == 1
 
 
 def test_a_reload_of_several_runs_tries_all(own_folder: Path, other_folder: Path, tmp_path: Path) -> None:

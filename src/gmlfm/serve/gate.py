@@ -72,7 +72,7 @@ class Gate:
     def _check_origin(self, headers: dict[bytes, bytes], is_page: bool) -> None:
         """No page elsewhere may ask in its reader's name, also not by a host name of its own that leads here."""
         host = headers.get(b"host", b"")
-        if self._hosts and _name_of(host) not in self._hosts:
+        if self._hosts and _name_of(host.lower()) not in self._hosts:
             self.hall.metrics.refused("host")
             raise Problem(403, "this host name is not one of the service's; address it by the name that it was given.")
         origin = headers.get(b"origin")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -46,6 +47,7 @@ class Host:
         self._model: Any = None
         self._following, self._replacing = threading.Lock(), threading.Lock()
         self._mark: _Mark = None
+        self._log_is_read = True
         self._served = self._of(recommender)
 
     @classmethod
@@ -82,8 +84,9 @@ class Host:
                 return
             try:
                 self._served.recommender.follow()
-            except GmlfmError as error:
-                self.problem = f"what is observed by others is not read ({error})"
+                self._log_is_read = True
+            except GmlfmError:
+                self._log_is_read = False
             self._mark = mark
 
     def reload(self) -> bool:
@@ -99,7 +102,7 @@ class Host:
                 self._replace(Recommender.load(self.folder, self._model))
             except GmlfmError as error:
                 self.problem = str(error)
-                raise Problem(503, f"{error} The run that was loaded before is still served.") from error
+                raise Problem(503, f"{self._without_path(error)} The run that was loaded before is still served.") from error
             return True
 
     def _replace(self, recommender: Recommender) -> None:
@@ -110,20 +113,20 @@ class Host:
             self._served, self._mark, self.problem = served, None, None
 
     def observe(self, rows: Sequence[Mapping[str, Any]]) -> ObserveReport:
-        self._need_folder()
-        return self._served.recommender.observe(list(rows))
+        with self._writing_in_folder():
+            return self._served.recommender.observe(list(rows))
 
     def mark(self, sold: list[Any], back: list[Any]) -> None:
-        self._need_folder()
         recommender = self.current().recommender
         numbers = recommender.fitted.encoder.item_numbers([*sold, *back])  # all are known, or none is marked
         if (numbers < 0).any():
             unknown = [*sold, *back][int((numbers < 0).argmax())]
             raise DataError(f"the item '{unknown}' is not in the catalogue; nothing was marked.")
-        if sold:
-            recommender.mark_sold(sold)
-        if back:
-            recommender.mark_back(back)
+        with self._writing_in_folder():
+            if sold:
+                recommender.mark_sold(sold)
+            if back:
+                recommender.mark_back(back)
 
     def forget(self, user: Any) -> None:
         self._need_folder()
@@ -154,6 +157,21 @@ class Host:
             return recommender.twin()
         return Recommender.load(self.folder, self._model)
 
+    @contextmanager
+    def _writing_in_folder(self) -> Iterator[None]:
+        """What goes wrong with the log in the block is no fault of who asked, who may try again."""
+        self._need_folder()
+        try:
+            yield
+        except DataError as error:
+            if EVENTS not in str(error):
+                raise
+            raise Problem(503, self._without_path(error), {"Retry-After": "5"}) from error
+
+    def _without_path(self, error: GmlfmError) -> str:
+        """Where the folder lies is nobody's business who asks from elsewhere."""
+        return str(error).replace(str(self.folder), self.name)
+
     def _need_folder(self) -> None:
         if self.folder is not None and not (self.folder / ABOUT).exists():
             raise Problem(
@@ -170,6 +188,8 @@ class Host:
             return f"the folder of the run '{self.name}' is gone or damaged; the run that was loaded is served."
         if self.problem is not None and about["check"] != self._served.recommender.about.get("check"):
             return f"the folder of the run '{self.name}' holds a run that cannot be read; the one loaded before is served."
+        if not self._log_is_read:
+            return f"the log of events of the run '{self.name}' cannot be read; what was read of it before counts."
         return None
 
 
