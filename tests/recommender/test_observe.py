@@ -421,3 +421,45 @@ def test_threads_lose_no_row_and_readers_see_whole_states(board: Dataset, tmp_pa
     for recommender in (run, Recommender.load(tmp_path / "run")):
         assert recommender.observed.n == 3 * 15 * 2
         assert len(recommender.observed.of("all")) == 45
+
+
+@pytest.mark.parametrize("time", [1e300, -1e300, float("inf"), 2**63])
+def test_a_time_that_the_log_cannot_have_is_refused(time: float, own_run: Recommender, own_folder: Path) -> None:
+    own_run.observe({"user": "u1", "item": "i40"})
+    with pytest.raises(DataError):
+        own_run.observe([{"user": "u1", "item": "i41", "time": time}])
+    assert Recommender.load(own_folder).observed.n == 1
+
+
+def test_following_takes_note_of_all_but_another_run(own_run: Recommender, own_folder: Path) -> None:
+    elsewhere = Recommender.load(own_folder)
+    elsewhere.observe({"user": "visitor", "item": "i3"})
+    elsewhere.mark_sold(["i4"])
+    elsewhere.forget("u2")
+    elsewhere.save(own_folder)
+    elsewhere.add_items(NEW_ITEM)
+    elsewhere.save(own_folder)
+    own_run.follow()
+    assert "visitor" in own_run.observed
+    assert own_run.stock.marks == {"i4": "sold"}
+    assert own_run.fitted.encoder.user_numbers(["u2"])[0] == -1
+    assert own_run.fitted.encoder.item_numbers(["n"])[0] == -1, "the run is the one that was loaded"
+
+
+def test_following_without_a_folder_is_nothing(board: Dataset) -> None:
+    run = Recommender(**QUICK).fit(board)
+    run.follow()
+    assert run.observed.n == 0
+
+
+def test_a_twin_changes_alone(own_run: Recommender, own_folder: Path) -> None:
+    twin = own_run.twin()
+    before = own_run.about
+    twin.add_items(NEW_ITEM)
+    twin.save(own_folder)
+    assert own_run.about == before != twin.about
+    assert own_run.fitted.encoder.item_numbers(["n"])[0] == -1
+    own_run.observe({"user": "visitor", "item": "i3"})
+    twin.follow()
+    assert "visitor" in twin.observed
+    assert "n" in Recommender.load(own_folder).fitted.encoder.item_ids

@@ -25,7 +25,7 @@ _STOPS = (signal.SIGTERM, signal.SIGHUP)
 # The modules of the commands, in the order of --help.
 _COMMANDS = """
     demo init models settings data train update evaluate tune compare
-    recommend predict explain similar attributes observe stock add_items forget bench doctor
+    recommend predict explain similar attributes observe stock add_items forget serve bench doctor
 """.split()
 
 

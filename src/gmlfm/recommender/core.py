@@ -23,7 +23,7 @@ from gmlfm.errors import DataError, GmlfmError, OptionError
 from gmlfm.evaluation.newcomer_curve import COUNTS, NewcomerCurve
 from gmlfm.evaluation.protocols import Evaluation, check_protocol
 from gmlfm.fitting import FittedRun, Refit, fit
-from gmlfm.fitting.forgetting import without_user
+from gmlfm.fitting.forgetting import without_user, without_users
 from gmlfm.fitting.plan import chosen_device
 from gmlfm.fitting.update import UpdateOptions, UpdateReport
 from gmlfm.forking import refuse_after_fork
@@ -32,6 +32,7 @@ from gmlfm.progress import activity, shows_progress
 from gmlfm.recommender import changes, printing, reasons
 from gmlfm.recommender.candidates import candidate_items, caps_of, noting_caps
 from gmlfm.recommender.evaluating import evaluate_curve, evaluate_other, evaluate_part
+from gmlfm.recommender.newcomers import explain_for_newcomer, score_for_newcomer
 from gmlfm.recommender.observed import Observed
 from gmlfm.recommender.observing import ObserveReport, state_observing, state_with_items
 from gmlfm.recommender.ranking import rank_for_newcomer, rank_for_users, score_given_pairs
@@ -72,6 +73,7 @@ class Recommender:
         self._saved: FittedRun | None = None  # the run as it is in the folder
         self._folder: RunFolder | None = None
         self._folders: dict[Path, RunFolder] = {}  # every one that this object wrote or was read from
+        self._n_forgotten = 0  # of the folder's events, those that are taken note of
         self._changing = threading.RLock()
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -199,6 +201,11 @@ class Recommender:
         return self._fitted_state.observed
 
     @property
+    def folder(self) -> Path | None:
+        """Where the run was read from or saved last; None where it has no folder."""
+        return None if self._folder is None else self._folder.path
+
+    @property
     def about(self) -> dict[str, Any]:
         """run.json of the folder that the run was read from or saved in last; {} where there is none."""
         return {} if self._folder is None else self._folder.about
@@ -306,6 +313,28 @@ class Recommender:
     def explain(self, user: Any, item: Any, *, context: Mapping[str, Any] | None = None) -> Explanation:
         """The exact sum that the score consists of: global, linear and pair terms."""
         return reasons.explain_pair(self._fitted_state.observed, user, item, context)
+
+    def predict_for(
+        self,
+        attributes: Mapping[str, Any] | None = None,
+        history: Sequence[Any] = (),
+        items: Sequence[Any] = (),
+        *,
+        context: Mapping[str, Any] | None = None,
+    ) -> pl.DataFrame:
+        """Scores of items for a user never seen: item and score."""
+        return score_for_newcomer(self.fitted, attributes, history, items, context)
+
+    def explain_for(
+        self,
+        attributes: Mapping[str, Any] | None = None,
+        history: Sequence[Any] = (),
+        item: Any = None,
+        *,
+        context: Mapping[str, Any] | None = None,
+    ) -> Explanation:
+        """`explain` for a user never seen, from what is known of them and from what they chose."""
+        return explain_for_newcomer(self.fitted, attributes, history, item, context)
 
     def contrast(
         self, user: Any, item: Any, against: Any = None, *, context: Mapping[str, Any] | None = None
@@ -435,6 +464,32 @@ class Recommender:
                 state = State.of(self._saved, state.stock.marks, state.observed)
             self._state = state.in_folder(folder)
 
+    def follow(self) -> None:
+        """Take note of what others observed, marked and forgot in the run's folder, as `reload` does; but the run stays the one
+        that is loaded, also where another one stands in the folder or none at all."""
+        with self._changing:
+            state, folder = self._fitted_state, self._folder
+            if folder is None:
+                return
+            n_forgotten = folder.n_forgotten
+            if n_forgotten != self._n_forgotten:
+                users = folder.forgotten_among(state.run.encoder.user_ids)
+                if users:
+                    state = State.of(without_users(state.run, users), state.stock.marks, state.observed)
+                self._n_forgotten = n_forgotten
+            self._state = state.in_folder(folder)
+
+    def twin(self) -> Recommender:
+        """Another one that answers the same and has the same folder; a change of the run in one is none in the other."""
+        refuse_after_fork()
+        with self._changing:
+            other = Recommender.__new__(Recommender)
+            other.__dict__.update(self.__dict__)
+            other._changing = threading.RLock()
+            other._folders = {path: folder.twin() for path, folder in self._folders.items()}
+            other._folder = None if self._folder is None else other._folders[self._folder.path]
+        return other
+
     def add_items(self, items: Any, *, update: bool = False) -> None:
         """New items enter the catalogue from their attributes alone: a table with the columns of the item table.
 
@@ -501,6 +556,7 @@ class Recommender:
         """A saved run. model: the class of a run whose model is not gmlfm's own, or 'module:Class'."""
         refuse_after_fork()
         run_folder = RunFolder(path_of(folder, "the run folder"), model)
+        n_forgotten = run_folder.n_forgotten  # before the run: who is forgotten in between is noticed by `follow`
         run = run_folder.load()
         settings = run.settings
         named = {"task": settings.task, "preset": settings.preset, **settings.to_dict()["settings"]}
@@ -509,7 +565,7 @@ class Recommender:
         recommender.settings, recommender._device = settings, "auto"
         recommender._begin()
         recommender._state = State.of(run).in_folder(run_folder)
-        recommender._folder, recommender._saved = run_folder, run
+        recommender._folder, recommender._saved, recommender._n_forgotten = run_folder, run, n_forgotten
         recommender._folders = {run_folder.path: run_folder}
         return recommender
 

@@ -21,7 +21,7 @@ from gmlfm.recommender.observed_times import times_on_the_scale
 from gmlfm.recommender.run_index import RunIndex
 from gmlfm.recommender.state import State
 from gmlfm.runs import RunFolder
-from gmlfm.runs.event_lines import ObservedRow
+from gmlfm.runs.event_lines import ObservedRow, is_time
 
 _ORIGIN = Origin("the observations")
 _NESTED = (list, tuple, set, frozenset, pl.Series)
@@ -50,6 +50,7 @@ def observed_rows(index: RunIndex, interactions: Any, origin: Origin | None = No
     times = events = [None] * table.height
     if "time" in columns:
         times = times_on_the_scale(columns["time"].alias("time"), index, origin).to_list()
+        _refuse_impossible_times(times, origin)
     if "event" in columns:
         events = _texts(columns["event"], origin, "the kind of an event").replace("", None).to_list()
     # Each text is held once, however often it comes.
@@ -165,6 +166,16 @@ def _ids(values: pl.Series, origin: Origin) -> list[str]:
             f"{where}: the column '{values.name}' is empty; every row needs a user and an item; none of these rows was kept."
         )
     return ids
+
+
+def _refuse_impossible_times(times: list[Any], origin: Origin) -> None:
+    """A row whose time the log cannot have would make the log unreadable."""
+    wrong = next((row for row, time in enumerate(times) if time is not None and not is_time(time)), None)
+    if wrong is not None:
+        raise DataError(
+            f"{origin.locate(wrong)}: the time {times[wrong]} is too large or no number; give one on the scale of the data's "
+            "times; none of these rows was kept."
+        )
 
 
 def _refuse_unknown_items(items: list[str], index: RunIndex, origin: Origin) -> None:

@@ -66,9 +66,13 @@ class RunIndex:
         data = self.run.data
         if "time" not in data.interactions.columns:
             return set()
-        order, starts = self._rows_by_user
-        rows = order[starts[user] : starts[user + 1]]
+        rows = self.rows_of_user(user)
         return set(zip(data.item_numbers[rows].tolist(), data.interactions["time"][rows].to_list(), strict=True))
+
+    def rows_of_user(self, user: int) -> npt.NDArray[np.int64]:
+        """The numbers of a user's rows in the data."""
+        order, starts = self._rows_by_user
+        return order[starts[user] : starts[user + 1]]
 
     @cached_property
     def _rows_by_user(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:

@@ -60,13 +60,14 @@ def hash_of(salt: str, user: str) -> str:
 
 def _row(user: Any, item: Any, time: Any, event: Any = None) -> ObservedRow:
     is_right = isinstance(user, str) and isinstance(item, str) and (event is None or isinstance(event, str))
-    if not is_right or not (time is None or _is_time(time)):
+    if not is_right or not (time is None or is_time(time)):
         raise ValueError("no observed row")
     # Users and items come again and again: each is held once.
     return sys.intern(user), sys.intern(item), time, event and sys.intern(event)
 
 
-def _is_time(value: Any) -> bool:
+def is_time(value: Any) -> bool:
+    """Whether a line of the log can have it."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and -_LARGEST <= value < _LARGEST and math.isfinite(value)
 

@@ -50,6 +50,12 @@ class RunFolder:
         self.replaces_damage = False  # a run that cannot be read any more, which a training was told to replace
         self._log = EventLog(self.path / EVENTS)
 
+    def twin(self) -> RunFolder:
+        """The same folder, for somebody who reads and writes it independently; what was read of the log is shared."""
+        other = RunFolder(self.path, self.model)
+        other.about, other.replaces_damage, other._log = self.about, self.replaces_damage, self._log
+        return other
+
     def load(self) -> FittedRun:
         """The run as it is now, without the users who were forgotten; what a death left behind is cleared."""
         run, about = load_run(self.path, self.model)

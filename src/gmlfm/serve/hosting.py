@@ -1,0 +1,213 @@
+"""The run that is served: loaded, followed, replaced as a whole."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gmlfm.errors import DataError, GmlfmError
+from gmlfm.recommender import Recommender
+from gmlfm.recommender.observing import ObserveReport
+from gmlfm.runs.description import read_about
+from gmlfm.runs.layout import ABOUT, EVENTS
+from gmlfm.serve.catalogue import Catalogue
+from gmlfm.serve.problems import Problem
+
+_Mark = tuple[int, int, int] | None
+_TRIES = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """One state of a run and its stamp. An answer is made from one of these, so that it is never of two runs."""
+
+    recommender: Recommender
+    stamp: Mapping[str, str]
+
+    @cached_property
+    def catalogue(self) -> Catalogue:
+        return Catalogue(self.recommender.observed.index)
+
+
+class Host:
+    """A served run. folder: where it lies; None for a Recommender that was never saved.
+
+    Whoever asks takes `current()` once. Changes of the run itself are made to a twin, which then takes its place.
+    """
+
+    def __init__(self, name: str, recommender: Recommender, folder: Path | None) -> None:
+        self.name, self.folder = name, folder
+        self.problem: str | None = None  # why the folder as it is now is not what is served
+        self._model: Any = None
+        self._following, self._replacing = threading.Lock(), threading.Lock()
+        self._mark: _Mark = None
+        self._log_is_read = True
+        self._served = self._of(recommender)
+
+    @classmethod
+    def load(cls, name: str, folder: Path, model: Any = None) -> Host:
+        mark = _mark_of(folder)
+        host = cls(name, Recommender.load(folder, model), folder)
+        host._mark, host._model = mark, model
+        return host
+
+    def _of(self, recommender: Recommender) -> Served:
+        about = recommender.about
+        stamp = {"name": self.name, "generation": str(about.get("generation", "")), "check": str(about.get("check", ""))[:16]}
+        return Served(recommender, stamp)
+
+    @property
+    def served(self) -> Served:
+        """Without a look at the folder."""
+        return self._served
+
+    def current(self) -> Served:
+        """With all that others have observed, marked and forgotten by now: a look at the log's size and time, mostly."""
+        if self.folder is not None:
+            mark = _mark_of(self.folder)
+            if mark is not None and mark != self._mark:
+                self._follow()
+        return self._served
+
+    def _follow(self) -> None:
+        folder = self.folder
+        assert folder is not None
+        with self._following:
+            mark = _mark_of(folder)
+            if mark is None or mark == self._mark:
+                return
+            try:
+                self._served.recommender.follow()
+                self._log_is_read = True
+            except GmlfmError:
+                self._log_is_read = False
+            self._mark = mark
+
+    def reload(self) -> bool:
+        """Take the folder's run, if it is another one; whether it is. Where it cannot be read, what is served stays."""
+        if self.folder is None:
+            return False
+        with self._replacing:
+            try:
+                about = read_about(self.folder)
+                if about["check"] == self._served.recommender.about.get("check"):
+                    self.problem = None
+                    return False
+                self._replace(Recommender.load(self.folder, self._model))
+            except GmlfmError as error:
+                self.problem = str(error)
+                raise Problem(503, f"{self._without_path(error)} The run that was loaded before is still served.") from error
+            return True
+
+    def _replace(self, recommender: Recommender) -> None:
+        """Ready first, then in its place; what came to the log in between is followed with the next question."""
+        served = self._of(recommender)
+        warm(served)
+        with self._following:
+            self._served, self._mark, self.problem = served, None, None
+
+    def observe(self, rows: Sequence[Mapping[str, Any]]) -> ObserveReport:
+        with self._writing_in_folder():
+            return self._served.recommender.observe(list(rows))
+
+    def mark(self, sold: list[Any], back: list[Any]) -> None:
+        recommender = self.current().recommender
+        numbers = recommender.fitted.encoder.item_numbers([*sold, *back])  # all are known, or none is marked
+        if (numbers < 0).any():
+            unknown = [*sold, *back][int((numbers < 0).argmax())]
+            raise DataError(f"the item '{unknown}' is not in the catalogue; nothing was marked.")
+        with self._writing_in_folder():
+            if sold:
+                recommender.mark_sold(sold)
+            if back:
+                recommender.mark_back(back)
+
+    def forget(self, user: Any) -> None:
+        self._need_folder()
+        with self._replacing:
+            changed = self._served.recommender.twin()
+            changed.forget(user)
+            self._replace(changed)
+
+    def add_items(self, table: Any) -> None:
+        """To the folder's run as it is now, which is served from then on."""
+        self._need_folder()
+        with self._replacing:
+            for left in reversed(range(_TRIES)):
+                changed = self._newest()
+                changed.add_items(table)
+                try:
+                    if self.folder is not None:
+                        changed.save(self.folder)
+                    break
+                except DataError:  # another worker was first
+                    if not left or read_about(self.folder)["check"] == changed.about["check"]:  # type: ignore[arg-type]
+                        raise
+            self._replace(changed)
+
+    def _newest(self) -> Recommender:
+        recommender = self._served.recommender
+        if self.folder is None or read_about(self.folder)["check"] == recommender.about.get("check"):
+            return recommender.twin()
+        return Recommender.load(self.folder, self._model)
+
+    @contextmanager
+    def _writing_in_folder(self) -> Iterator[None]:
+        """What goes wrong with the log in the block is no fault of who asked, who may try again."""
+        self._need_folder()
+        try:
+            yield
+        except DataError as error:
+            if EVENTS not in str(error):
+                raise
+            raise Problem(503, self._without_path(error), {"Retry-After": "5"}) from error
+
+    def _without_path(self, error: GmlfmError) -> str:
+        """Where the folder lies is nobody's business who asks from elsewhere."""
+        return str(error).replace(str(self.folder), self.name)
+
+    def _need_folder(self) -> None:
+        if self.folder is not None and not (self.folder / ABOUT).exists():
+            raise Problem(
+                503, f"the folder of the run '{self.name}' is gone, so nothing can be kept; what was loaded is served."
+            )
+
+    def check(self) -> str | None:
+        """What is wrong with the folder as it is now, which is not what is served; None where all is well."""
+        if self.folder is None:
+            return None
+        try:
+            about = read_about(self.folder)
+        except GmlfmError:
+            return f"the folder of the run '{self.name}' is gone or damaged; the run that was loaded is served."
+        if self.problem is not None and about["check"] != self._served.recommender.about.get("check"):
+            return f"the folder of the run '{self.name}' holds a run that cannot be read; the one loaded before is served."
+        if not self._log_is_read:
+            return f"the log of events of the run '{self.name}' cannot be read; what was read of it before counts."
+        return None
+
+
+def warm(served: Served) -> None:
+    """What the first question would wait for."""
+    run = served.recommender.fitted
+    users = run.data.users.ids.head(1).to_list() or ["nobody"]
+    try:
+        served.recommender.recommend(users, n=1)
+    except GmlfmError:  # everything is sold, say: the asker will be told
+        pass
+    served.catalogue.warm()
+
+
+def _mark_of(folder: Path) -> _Mark:
+    """Of the log of events: changed by every line, and by its being written anew. None where there is none."""
+    try:
+        status = os.stat(folder / EVENTS)
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns

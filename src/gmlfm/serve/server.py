@@ -1,0 +1,201 @@
+"""The application behind a port: one process, or several that share it; signals; a graceful stop."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
+
+from gmlfm.errors import DataError, GmlfmError, OptionError
+from gmlfm.runs.description import read_about
+from gmlfm.serve.app import create_app
+from gmlfm.serve.connections import Config
+from gmlfm.serve.logs import log
+from gmlfm.serve.meeting import call_for_reload
+from gmlfm.serve.metrics import workers_met
+from gmlfm.serve.options import ServeOptions
+from gmlfm.storage import write_text
+
+_BACKLOG = 2048
+_IDLE = 75  # seconds that a connection is kept for the next request
+_GRACE = 5  # seconds beyond the longest answer
+_PAUSE = 5.0  # seconds between new workers in the place of dead ones
+_FAILURE = "failure"
+
+
+def serve(
+    folders: Sequence[str],
+    host: str,
+    port: int,
+    options: ServeOptions,
+    *,
+    workers: int = 1,
+    model: Any = None,
+    announce: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Until SIGTERM or Ctrl-C. announce: called with the address once requests are taken."""
+    for folder in folders:
+        read_about(Path(folder))  # before the port is taken: a folder that is no run is told of at once
+    with contextlib.closing(_listening(host, port)) as listener:
+        url = _url(host, listener)
+        if workers == 1:
+            app = create_app(folders, options, model=model)
+            announce(url)
+            log(options.log, "start", workers=1)
+            _Server(_config(app, options), app).run(sockets=[listener])
+        else:
+            with tempfile.TemporaryDirectory(prefix="gmlfm-serve-") as meeting:
+                options = replace(options, meeting=Path(meeting))
+                app_of = partial(_worker_app, [str(Path(folder).absolute()) for folder in folders], options, model)
+                announce(url)
+                log(options.log, "start", workers=workers)
+                _Workers(_config(app_of, options, workers), [listener], Path(meeting)).run()
+                if not workers_met(Path(meeting)) and (Path(meeting) / _FAILURE).exists():
+                    raise DataError((Path(meeting) / _FAILURE).read_text(encoding="utf-8"))
+        log(options.log, "stop")
+
+
+def check_exposure(host: str, options: ServeOptions, *, insecure: bool = False) -> None:
+    if options.token is None and not is_loopback(host) and not insecure:
+        raise OptionError(
+            f"the host {host} can be reached from elsewhere, and no token is set; give --token-file or GMLFM_TOKEN, or say "
+            "--insecure."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listener = socket.socket(family, kind, protocol)
+    except (OSError, UnicodeError) as error:
+        raise OptionError(f"the host '{host}' is not known ({error}); give an address of this machine.") from error
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(_BACKLOG)  # from here on requests wait instead of being turned away
+    except OSError as error:
+        listener.close()
+        raise OptionError(
+            f"{host}:{port} cannot be listened on ({error.strerror}); choose another --port or --host."
+        ) from error
+    return listener
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{listener.getsockname()[1]}/"
+
+
+def _config(app: Any, options: ServeOptions, workers: int = 1) -> Config:
+    return Config(
+        app,
+        head_timeout=options.timeout,
+        factory=workers > 1,
+        workers=workers,
+        log_config=None,
+        access_log=False,  # it would name who was asked for
+        server_header=False,
+        lifespan="on",
+        ws="none",
+        backlog=_BACKLOG,
+        timeout_keep_alive=_IDLE,
+        timeout_graceful_shutdown=int(options.timeout) + _GRACE,
+    )
+
+
+class _Server(uvicorn.Server):
+    """SIGHUP reloads; SIGTERM and Ctrl-C end it after the last answer, as a success."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+        super().__init__(config)
+        self._app = app
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        handlers = {
+            signal.SIGINT: self.handle_exit,
+            signal.SIGTERM: self.handle_exit,
+            signal.SIGHUP: lambda number, frame: self._app.state.hall.hang_up(),
+        }
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class _Workers(Multiprocess):
+    """SIGHUP asks the workers to reload, which replaces no process."""
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], meeting: Path) -> None:
+        super().__init__(config, sockets)
+        self._meeting = meeting
+        self._next_start = 0.0
+
+    def keep_subprocess_alive(self) -> None:
+        """A worker that died is replaced. One that is silent is not: it may be reading a large run, and whoever waits for its
+        sign of life hears no signal meanwhile."""
+        for place, worker in enumerate(self.processes):
+            if self.should_exit.is_set() or worker.process.is_alive():
+                continue
+            if worker.exitcode == STARTUP_FAILURE and not workers_met(self._meeting):
+                self.should_exit.set()
+                return
+            # Where others serve a run that stands in the folder no more, a new worker fails, again and again.
+            if time.monotonic() >= self._next_start:
+                self._next_start = time.monotonic() + _PAUSE
+                self.processes[place] = Process(self.config, self.sockets)
+                self.processes[place].start()
+
+    def handle_hup(self) -> None:
+        call_for_reload(self._meeting)
+
+
+def _worker_app(folders: Sequence[str], options: ServeOptions, model: Any) -> FastAPI:
+    """In a process of its own. A terminal that is closed signals all of them, and only the first one acts on it."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
+    try:
+        return create_app(folders, options, model=model)
+    except GmlfmError as error:
+        assert options.meeting is not None
+        write_text(options.meeting / _FAILURE, str(error))
+        sys.exit(STARTUP_FAILURE)  # which no new process would mend
+
+
+def _stop_with_parent() -> None:
+    """Workers of a parent that was killed would hold the port without anybody who can stop them."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
