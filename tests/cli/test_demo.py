@@ -31,6 +31,7 @@ def test_the_demo_goes_from_the_market_to_the_report(tmp_path: Path, capsys: pyt
         "The same buyer",
     ):
         assert heading in printed.err
+    assert printed.err.rstrip().endswith(f"gmlfm serve {tmp_path / 'demo'}")
     page = Path(result["report"]).read_text()
     assert page.count("<svg") == 4
     for drawing in page.split("<svg")[1:]:

@@ -146,6 +146,7 @@ def run(options: argparse.Namespace) -> None:
         f"The report with pictures: [bold]{verbatim(path)}[/] ({time.perf_counter() - started:.0f} s in all)", soft_wrap=True
     )
     console.print("Your own tables: gmlfm init FILE..., then gmlfm train")
+    console.print(f"Explore what was just trained in a browser: [bold]gmlfm serve {verbatim(options.out)}[/]", soft_wrap=True)
     if options.json:
         print_json({"report": str(path), "hash": data.content_hash, "results": results})
 

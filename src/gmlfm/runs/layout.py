@@ -4,6 +4,7 @@ RUN/run.json             what the run is, which generation is current and the ch
 RUN/generations/000003/  weights.safetensors, card.md, curve.jsonl, encoder/, data/: never changed once written
 RUN/events.jsonl         what was marked, observed and forgotten; it outlives the generations
 RUN/fit.json, curve.jsonl, checkpoints/, checkpoints-refit/, report.html   of the training
+RUN/item_map.safetensors   two numbers an item, for the explorer; made again whenever it is missing or of another run
 RUN/model/               the one generation of formats 2 and 3
 """
 
@@ -21,13 +22,13 @@ from gmlfm.training.checkpoint import is_checkpoint_file, remove_checkpoints
 
 ABOUT, GENERATIONS, EVENTS, OLD_MODEL, OLD_STOCK = "run.json", "generations", "events.jsonl", "model", "stock.jsonl"
 LOCK, TRAINING_LOCK = ".lock", ".training.lock"
-REPORT = "report.html"
+REPORT, ITEM_MAP = "report.html", "item_map.safetensors"
 _LOCKS = {LOCK, TRAINING_LOCK}
-_FILES = {ABOUT, EVENTS, STAMP, CURVE, REPORT, *_LOCKS}
+_FILES = {ABOUT, EVENTS, STAMP, CURVE, REPORT, ITEM_MAP, *_LOCKS}
 _FOLDERS = {GENERATIONS, CHECKPOINTS, CHECKPOINTS_OF_REFIT, OLD_MODEL}
 # Temporary neighbours, as storage.py names them: of the writers' lock and of a training.
 _DRAFT = re.compile(r"\.(run\.json|events\.jsonl|model)\..+")
-_TRAINING_DRAFT = re.compile(r"\.(fit\.json|curve\.jsonl|report\.html)\..+")
+_TRAINING_DRAFT = re.compile(r"\.(fit\.json|curve\.jsonl|report\.html|item_map\.safetensors)\..+")
 # What a generation holds, by relative path; formats 2 and 3 had three files more.
 _GENERATION_FILE = re.compile(
     r"weights\.safetensors|card\.md|curve\.jsonl"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from gmlfm.serve.gate import Gate
 from gmlfm.serve.hall import Hall
 from gmlfm.serve.hosting import Host, warm
 from gmlfm.serve.options import ServeOptions
-from gmlfm.serve.problems import HANDLERS
+from gmlfm.serve.problems import HANDLERS, Problem
 from gmlfm.serve.routes import ROUTERS
 
 _STATIC = Path(__file__).parent / "static"
@@ -48,6 +49,7 @@ def create_app(runs: Runs, options: ServeOptions | None = None, *, model: Any = 
         app.include_router(router)
     for kind, handler in HANDLERS.items():
         app.add_exception_handler(kind, handler)
+    app.add_api_route("/static/plotly.min.js", _plotly, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=_STATIC), "static")
     app.add_api_route("/", _page, include_in_schema=False)
     app.add_middleware(Gate, hall=hall)
@@ -56,6 +58,17 @@ def create_app(runs: Runs, options: ServeOptions | None = None, *, model: Any = 
 
 async def _page() -> FileResponse:
     return FileResponse(_STATIC / "index.html")
+
+
+async def _plotly() -> FileResponse:
+    """From Plotly's own wheel, found without importing it."""
+    package = find_spec("plotly")
+    script = (
+        None if package is None or package.origin is None else Path(package.origin).parent / "package_data" / "plotly.min.js"
+    )
+    if script is None or not script.is_file():
+        raise Problem(404, "plotly is not installed, so there are no charts; install it with: pip install 'gmlfm[serve]'.")
+    return FileResponse(script, media_type="text/javascript", headers={"Cache-Control": "public, max-age=86400"})
 
 
 def _hosts(runs: Sequence[Recommender | str | Path], model: Any) -> list[Host]:

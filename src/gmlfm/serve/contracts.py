@@ -304,3 +304,27 @@ class Health(BaseModel):
 class ReloadAnswer(BaseModel):
     runs: list[Run]
     swapped: list[str]
+
+
+class MapPoint(BaseModel):
+    item: str | int
+    title: str | None
+    x: float
+    y: float
+    color: Any = Field(description="the field's value; a list of members where it is a set")
+
+
+class MapField(BaseModel):
+    name: str
+    kind: Literal["category", "set", "number"]
+    values: list[str] = Field([], description="of the points, the commonest first")
+
+
+class MapPlaces(_Answered):
+    is_drawn: bool = Field(description="false while the map is being drawn, some seconds after the first question: ask again")
+    points: list[MapPoint]
+
+
+class MapAnswer(MapPlaces):
+    field: MapField | None
+    n_items: int

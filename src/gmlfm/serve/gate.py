@@ -13,6 +13,7 @@ from gmlfm.serve.hall import Hall
 from gmlfm.serve.logs import log_failure, log_request
 from gmlfm.serve.problems import MEDIA_TYPE, Problem, problem_body
 
+# Plotly writes style attributes into its charts, so styles, and nothing else, may stand in the page.
 _CSP = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),

@@ -19,7 +19,7 @@ async def find_items(hall: InHall, q: Words = "", limit: Limit = 20, run: RunNam
     return await hall.answer(run, lambda served: questions.stamped(browsing.found_items(served, q, limit), served))
 
 
-@router.get("/items/{item}", response_model=contracts.ItemAnswer, summary="An item")
+@router.get("/items/{item:path}", response_model=contracts.ItemAnswer, summary="An item")
 async def item(hall: InHall, item: str = Path(max_length=1_000), run: RunName = None) -> Response:
     return await hall.answer(run, lambda served: questions.stamped(browsing.item_of(served, item), served))
 
@@ -29,7 +29,7 @@ async def find_users(hall: InHall, q: Words = "", limit: Limit = 20, run: RunNam
     return await hall.answer(run, lambda served: questions.stamped(browsing.found_users(served, q, limit), served))
 
 
-@router.get("/users/{user}", response_model=contracts.UserAnswer, summary="A user's attributes and history")
+@router.get("/users/{user:path}", response_model=contracts.UserAnswer, summary="A user's attributes and history")
 async def user(hall: InHall, user: str = Path(max_length=1_000), limit: Limit = 50, run: RunName = None) -> Response:
     return await hall.answer(run, lambda served: questions.stamped(browsing.user_of(served, user, limit), served))
 

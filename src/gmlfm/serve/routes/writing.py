@@ -58,7 +58,7 @@ async def items(asked: contracts.ItemsRequest, hall: InHall, run: RunName = None
     return answer
 
 
-@router.delete("/users/{user}", response_model=contracts.ForgetAnswer, summary="Forget a user")
+@router.delete("/users/{user:path}", response_model=contracts.ForgetAnswer, summary="Forget a user")
 async def forget(hall: InHall, user: str = Path(max_length=1_000), run: RunName = None) -> Response:
     def leave_out(host: Host) -> Answer:
         observed = host.current().recommender.observed

@@ -1,0 +1,128 @@
+"""Take the pictures of the explorer in docs/images from two runs on the built-in market: python docs/make_screenshots.py
+
+Needs what `make browser` installs: Chromium and selenium. With run folders as arguments these are shown instead.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+from PIL import Image
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.browser.chromium import PHONE, Page, chromium  # noqa: E402
+from tests.browser.serving import served  # noqa: E402
+
+from gmlfm import Recommender, load_dataset  # noqa: E402
+
+DESKTOP, SCALE = (1360, 850), 1.25
+_MOST_BYTES = 250_000
+_COLOURS = (256, 160, 96, 64)
+_MANY, _ITEMS = 60, 10  # users among whom one is looked for who shows much
+
+
+def trained(folder: Path) -> list[str]:
+    data = load_dataset("bazaar")
+    runs = {"gml-fm": Recommender("gml-fm", epochs=6, seed=0), "fm": Recommender("fm", epochs=6, seed=0)}
+    for name, recommender in runs.items():
+        recommender.fit(data, out=folder / name)
+    return [str(folder / name) for name in runs]
+
+
+def asked(url: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    with urlopen(Request(url + path, data, {"Content-Type": "application/json"})) as answer:
+        return json.load(answer)
+
+
+def chosen_users(url: str, runs: list[str]) -> tuple[str, str]:
+    """Whose recommendations come from several earlier items, and on whom the two runs agree most, but not wholly."""
+    users = [user["user"] for user in asked(url, f"/users?limit={_MANY}")["users"]]
+    n_reasons, n_shared = {}, {}
+    for user in users:
+        answers = [
+            asked(url, f"/recommend?run={Path(run).name}", {"user": user, "n": _ITEMS, "because": True})["items"]
+            for run in runs
+        ]
+        n_reasons[user] = len({item["because"] for item in answers[0]})
+        n_shared[user] = len({item["item"] for item in answers[0]} & {item["item"] for item in answers[1]})
+    return max(users, key=n_reasons.__getitem__), max(users, key=lambda user: n_shared[user] * (n_shared[user] < _ITEMS))
+
+
+def picture(page: Page) -> Image.Image:
+    page.settled()
+    # Fonts, pictures and charts are laid out in the frame after this one.
+    page.run_async("const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(() => done()))")
+    return Image.open(io.BytesIO(page.driver.get_screenshot_as_png())).convert("RGB")
+
+
+def keep(name: str, image: Image.Image) -> None:
+    """With as many colours as the limit of size allows."""
+    for n_colours in _COLOURS:
+        written = io.BytesIO()
+        image.quantize(n_colours, dither=Image.Dither.NONE).save(written, "PNG", optimize=True)
+        if written.tell() < _MOST_BYTES:
+            break
+    (ROOT / "docs" / "images" / name).write_bytes(written.getvalue())
+    print(f"{name}: {written.tell():,} bytes, {n_colours} colours")
+
+
+def shown(page: Page, theme: str, hash_: str, css: str = "h1", size: tuple[int, int] = DESKTOP) -> Page:
+    page.size(*size, SCALE)
+    page.prefer(theme)
+    page.open(hash_)
+    page.one(css)
+    page.settled()
+    return page
+
+
+def take(page: Page, user: str, both: str) -> None:
+    keep("explorer-user.png", picture(shown(page, "light", f"#/user/{user}?vary=category", ".card")))
+    page.one(".card-title").click()
+    page.one("#reasons .bars")
+    keep("explorer-reasons.png", picture(page))
+    item = str(page.one(".card").get_attribute("data-item"))
+    shown(page, "dark", "#/new?user.age=20-29&user.region=Osaka", ".card")
+    for number in range(2):
+        before = page.texts(".picked li")
+        page.all(".take")[number].click()
+        page.wait(lambda before=before: page.texts(".picked li") != before)
+        page.one(".mark.fresh, .mark.up, .mark.down")
+        page.settled()
+    keep("explorer-new.png", picture(page))
+    keep("explorer-map.png", picture(shown(page, "light", f"#/map?user={user}&item={item}", ".map-chart .scatterlayer")))
+    keep("explorer-run.png", picture(shown(page, "dark", "#/run", ".scatterlayer")))
+    keep("explorer-compare.png", picture(shown(page, "light", f"#/compare?user={both}", ".agreement")))
+    phones = [
+        picture(shown(page, "light", f"#/user/{user}?vary=category", ".card", PHONE)),
+        picture(shown(page, "dark", f"#/map?user={user}", ".map-chart .scatterlayer", PHONE)),
+    ]
+    shown(page, "light", f"#/user/{user}", ".card", PHONE).one(".card-title").click()
+    page.one("#reasons .bars")
+    phones.insert(1, picture(page))
+    gap = 30
+    side_by_side = Image.new("RGB", (sum(image.width + gap for image in phones) - gap, phones[0].height), "white")
+    for number, image in enumerate(phones):
+        side_by_side.paste(image, (number * (image.width + gap), 0))
+    keep("explorer-phone.png", side_by_side)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        runs = sys.argv[1:] or trained(Path(temporary))
+        with served(*runs) as url, chromium(url) as page:
+            user, both = chosen_users(url.rstrip("/"), runs)
+            page.driver.get(f"{page.url}/static/icon.svg")
+            take(page, user, both)
+
+
+if __name__ == "__main__":
+    main()
