@@ -274,7 +274,7 @@ class Recommender:
         ids = ids_of(users, "users")
         if not ids:
             raise OptionError("users is empty; name one or more.")
-        caps = caps_of(state.run, at_most)
+        caps = caps_of(state.index, at_most)
         table = rank_for_users(state.observed, ids, n, items, caps, context, seen=seen, because=because)
         return noting_caps(table, len(ids), n, items, at_most)
 
@@ -299,7 +299,7 @@ class Recommender:
         state = self._fitted_state
         items = candidate_items(state.index, state.stock, n, filter, available, candidates)
         attributes = {} if attributes is None else attributes
-        caps = caps_of(state.run, at_most)
+        caps = caps_of(state.index, at_most)
         table = rank_for_newcomer(state.run, attributes, history, n, items, caps, context, because=because)
         return noting_caps(table, 1, n, items, at_most)
 

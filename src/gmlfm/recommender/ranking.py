@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.arguments import id_of, ids_of
+from gmlfm.data.attributes import take
 from gmlfm.data.interop import as_frame
 from gmlfm.errors import DataError, OptionError
 from gmlfm.fitting import FittedRun
@@ -18,9 +19,11 @@ from gmlfm.models.base import UserSide
 from gmlfm.recommender.because import because_column, check_because
 from gmlfm.recommender.complete_history import asked_users, complete_history
 from gmlfm.recommender.observed import Observed
+from gmlfm.recommender.run_index import KnownUser
 from gmlfm.recommender.user_side import known_users, newcomer
 from gmlfm.retrieval import Cap, best_items
 from gmlfm.retrieval.threads import in_threads, scoring_threads
+from gmlfm.runs.event_lines import ObservedRow
 
 Ints = npt.NDArray[np.int32]
 Context = Mapping[str, Any] | None
@@ -39,29 +42,15 @@ def rank_for_users(
     because: bool = False,
 ) -> pl.DataFrame:
     """user, item, score, rank, known and perhaps title and because. A user of whom nothing is known gets what is popular."""
-    if because:
-        check_because(observed.index.run)
-    return pl.concat(_blocks(observed, users, n, items, caps, context, seen, because))
-
-
-def _blocks(
-    observed: Observed,
-    users: Sequence[Any],
-    n: int,
-    items: Ints,
-    caps: list[Cap],
-    context: Context,
-    seen: bool,
-    because: bool,
-) -> Iterator[pl.DataFrame]:
     index, run = observed.index, observed.index.run
+    if because:
+        check_because(run)
     ids = run.encoder.ids_given(users)
 
     def ranked_block(start: int) -> pl.DataFrame:
         block = list(users[start : start + _USERS_PER_BLOCK])
-        numbers = run.encoder.user_numbers(block)
-        left_out = [] if seen else _had_items(observed, block, numbers)
-        side = known_users(run, numbers, context, complete_history(observed, block, numbers))
+        asked = _asked_users(observed, block, context, with_had=not seen)
+        numbers, side = asked.numbers, asked.side
         scores = run.model.score_all(side, items)
         # Of whom nothing is known: neither the data nor anybody's observation has them.
         is_nobody = numbers < 0
@@ -69,13 +58,35 @@ def _blocks(
             is_nobody &= side.history.lengths == 0
         if is_nobody.any():
             scores[is_nobody] = index.popularity[items]
-        ranked = _ranked(run, scores, items, n, left_out, caps, side if because else None)
-        place = ranked["place"].to_numpy()
-        is_known = pl.Series("known", index.trained_users[numbers[place]])
-        return ranked.with_columns(ids[start + place], is_known).select("user", pl.exclude("user", "place"))
+        ranked = _ranked(run, scores, items, n, [] if seen else asked.had, caps, side if because else None)
+        place = ranked.pop("place")
+        if len(users) == 1:
+            of_users = ids.new_from_index(0, len(place))
+        else:
+            of_users = ids[start + place]
+        return pl.DataFrame([of_users, *ranked.values(), pl.Series("known", index.trained_users[numbers[place]])])
 
+    if len(users) <= _USERS_PER_BLOCK:
+        return ranked_block(0)
     n_threads = scoring_threads() if run.model.scores_in_threads else 1
-    return in_threads(ranked_block, range(0, len(users), _USERS_PER_BLOCK), n_threads=n_threads)
+    return pl.concat(in_threads(ranked_block, range(0, len(users), _USERS_PER_BLOCK), n_threads=n_threads))
+
+
+def _asked_users(observed: Observed, users: list[Any], context: Context, *, with_had: bool) -> KnownUser:
+    """Some users as a model reads them, and what they had. One without a context is kept until they are observed again."""
+    run, is_kept = observed.index.run, len(users) == 1 and (context is None or context == {})
+    rows: tuple[ObservedRow, ...] = ()
+    if is_kept:
+        text = run.encoder.texts_of(users)[0]
+        rows = observed.rows_of(text)
+        kept = observed.index.users.get(text)
+        if kept is not None and kept.rows is rows:
+            return kept
+    numbers = run.encoder.user_numbers(users)
+    side = known_users(run, numbers, context, complete_history(observed, users, numbers))
+    had = _had_items(observed, users, numbers) if with_had or is_kept else []
+    asked = KnownUser(rows, numbers, had, side)
+    return observed.index.users.put(text, asked) if is_kept else asked
 
 
 def _had_items(observed: Observed, users: list[Any], numbers: npt.NDArray[np.int64]) -> list[Ints]:
@@ -114,8 +125,8 @@ def rank_for_newcomer(
     user: UserSide = newcomer(run, attributes, chosen if len(chosen) else None, context)
     scores = run.model.score_all(user, items)
     ranked = _ranked(run, scores, items, n, [chosen], caps, user if because else None)
-    no_ids = run.encoder.ids_of_users(np.full(ranked.height, -1))
-    return ranked.drop("place").insert_column(0, no_ids)
+    no_ids = run.encoder.ids_of_users(np.full(len(ranked.pop("place")), -1))
+    return pl.DataFrame([no_ids, *ranked.values()])
 
 
 def _ranked(
@@ -126,22 +137,23 @@ def _ranked(
     left_out: list[Ints],
     caps: list[Cap],
     explained: UserSide | None,
-) -> pl.DataFrame:
-    """place: the row of scores (N, len(items)) that each line belongs to. explained: the users, for a column `because`."""
+) -> dict[str, Any]:
+    """Columns by name; place: the row of scores (N, len(items)) that each line belongs to, an array. explained: the users, for
+    a column `because`."""
     best = best_items(scores, items, n, left_out, caps)
     place, rank = np.nonzero(best.items >= 0)
     chosen = best.items[place, rank]
-    columns = [
-        pl.Series("place", place),
-        run.encoder.ids_of_items(chosen),
-        pl.Series("score", best.scores[place, rank].astype(np.float64)),
-        pl.Series("rank", rank + 1),
-    ]
+    columns = {
+        "place": place,
+        "item": run.encoder.ids_of_items(chosen),
+        "score": pl.Series("score", best.scores[place, rank].astype(np.float64)),
+        "rank": pl.Series("rank", rank + 1),
+    }
     if run.data.items.titles is not None:
-        columns.append(run.data.items.titles[chosen].alias("title"))
+        columns["title"] = take(run.data.items.titles, chosen).alias("title")
     if explained is not None:
-        columns.append(because_column(run, run.model.strongest_earlier(explained, best.items)[place, rank]))
-    return pl.DataFrame(columns)
+        columns["because"] = because_column(run, run.model.strongest_earlier(explained, best.items)[place, rank])
+    return columns
 
 
 def score_given_pairs(observed: Observed, pairs: Any, context: Context) -> pl.DataFrame:
