@@ -55,6 +55,10 @@ class History:
 
     def latest(self, length: int) -> History:
         """Of each user at most so many, the latest ones."""
+        if len(self) == 1:
+            n = len(self.items)
+            rows = slice(max(0, n - length), n)
+            return History(np.array([0, n - rows.start]), self.items[rows], None if self.order is None else self.order[rows])
         return gathered(self.items, np.maximum(self.starts[:-1], self.starts[1:] - length), self.starts[1:], self.order)
 
     def is_later(self, user: int) -> npt.NDArray[np.bool_]:
