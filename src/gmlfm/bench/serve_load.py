@@ -215,5 +215,7 @@ def drive(
 def post(path: str, body: bytes, host: str, token: str | None = None) -> bytes:
     """A request as it goes over the wire."""
     bearer = f"Authorization: Bearer {token}\r\n" if token else ""
-    head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n{bearer}Content-Length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n{bearer}Content-Length: {len(body)}\r\n\r\n"
+    )
     return head.encode() + body

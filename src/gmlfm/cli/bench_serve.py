@@ -36,7 +36,9 @@ def add_to(kinds: Any) -> None:
     parser.add_argument("run_folder", nargs="?", metavar="RUN", help="a run folder (default: the built-in market, see --items)")
     parser.add_argument("--items", type=int, metavar="N", help="the built-in market of so many items, untrained")
     parser.add_argument(
-        "--kinds", metavar="LIST", help="of recommend, fixed, mixed, events (default: recommend,fixed,mixed; of --rate recommend)"
+        "--kinds",
+        metavar="LIST",
+        help="of recommend, fixed, mixed, events (default: recommend,fixed,mixed; of --rate recommend)",
     )
     parser.add_argument("--seconds", type=float, default=60.0, metavar="S", help="that a rate is held (default: 60)")
     parser.add_argument("--probe", type=float, default=4.0, metavar="S", help="of a first look at a rate (default: 4)")
@@ -67,9 +69,7 @@ def run(options: argparse.Namespace) -> None:
         raise OptionError("say what to serve: a run folder, or --items N for the built-in market.")
     usual = "recommend,fixed,mixed" if options.rate is None else "recommend"
     kinds = [kind.strip() for kind in (options.kinds or usual).split(",")]
-    aim = Aim(
-        options.seconds, options.limit, options.probe, options.rate, options.connections, options.n, options.candidates
-    )
+    aim = Aim(options.seconds, options.limit, options.probe, options.rate, options.connections, options.n, options.candidates)
     words = ["--workers", str(options.workers), "--max-n", str(max(1000, options.n))]
     with tempfile.TemporaryDirectory() as scratch:
         if options.items is not None:

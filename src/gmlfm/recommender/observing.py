@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -19,21 +19,12 @@ from gmlfm.recommender.observed import Observed
 from gmlfm.recommender.observed_times import times_on_the_scale
 from gmlfm.recommender.run_index import RunIndex
 from gmlfm.recommender.state import State
+from gmlfm.reports import ObserveReport as ObserveReport
 from gmlfm.runs import RunFolder
 from gmlfm.runs.event_lines import ObservedRow, is_time
 
 _ORIGIN = Origin("the observations")
 _NESTED = (list, tuple, set, frozenset, pl.Series)
-
-
-@dataclass(frozen=True)
-class ObserveReport:
-    """n: rows that count from now on; n_duplicates: rows that were known already; n_new_users: how many users neither the data
-    nor earlier observations had."""
-
-    n: int = 0
-    n_duplicates: int = 0
-    n_new_users: int = 0
 
 
 def observed_rows(index: RunIndex, interactions: Any, origin: Origin | None = None) -> list[ObservedRow]:
