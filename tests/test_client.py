@@ -32,7 +32,7 @@ QUICK: dict[str, Any] = {"k": 4, "epochs": 2, "lr": 0.02, "v_scale": 0.3, "threa
 def data(*, whole: bool) -> Dataset:
     """Ids are whole numbers or texts; with whole numbers there are no titles."""
     rng = np.random.default_rng(1)
-    name = (lambda kind, n: n) if whole else (lambda kind, n: f"{kind}{n}")  # noqa: E731
+    name = (lambda kind, n: n) if whole else (lambda kind, n: f"{kind}{n}")
     rows = [(name("u", n % 9), name("i", int(rng.integers(14))), n, ("web", "app")[n % 2]) for n in range(90)]
     table = pl.DataFrame(rows, schema=["user", "item", "time", "channel"], orient="row")
     items = pl.DataFrame(
