@@ -233,7 +233,7 @@ def kills(folder: Path, n: int, rate: float, seed: int = 0) -> Outcome:
         outcome.faults.append("no event was acknowledged before the kills, so nothing was shown")
     with ServerProcess(folder) as server:  # and the service itself counts them
         for user, item, at in events.acknowledged[-N_ASKED:]:
-            history = json.loads(server.get(f"/users/{user}?limit=500")[1])["history"]
+            history = json.loads(server.get(f"/users/{user}?limit=200")[1])["history"]
             if (item, at) not in {(row["item"], row["time"]) for row in history}:
                 outcome.faults.append(f"the service does not know {user, item, at}")
     outcome.figures = {"kills": n, "events acknowledged": len(events.acknowledged), "lost": n_gone, "ready s": max(ready)}
