@@ -27,6 +27,10 @@ class Told:
         self.bodies: list[bytes] = []
         self._came = asyncio.Event()
 
+    def release(self) -> None:
+        """Whoever is held is let go."""
+        self._came.set()
+
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
@@ -67,8 +71,8 @@ def listening(told: Told) -> Iterator[int]:
         started.set()
         await stop[0].wait()
         server.close()
-        for task in asyncio.all_tasks() - {asyncio.current_task()}:
-            task.cancel()
+        told.release()
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
 
     stop: list[asyncio.Event] = []
     thread = threading.Thread(target=lambda: loop.run_until_complete(run()))
@@ -79,7 +83,6 @@ def listening(told: Told) -> Iterator[int]:
     finally:
         loop.call_soon_threadsafe(stop[0].set)
         thread.join()
-        loop.run_until_complete(asyncio.sleep(0))
         loop.close()
 
 

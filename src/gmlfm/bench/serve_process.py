@@ -34,7 +34,11 @@ class ServerProcess:
         self.host, self.port, self.ready_seconds = "127.0.0.1", port, 0.0
 
     def __enter__(self) -> ServerProcess:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -47,20 +51,23 @@ class ServerProcess:
             self._command, stdout=subprocess.PIPE, stderr=self._errors, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
         )
         assert self.process.stdout is not None
+        reply = self.process.stdout.readline()
         try:
-            url = json.loads(self.process.stdout.readline())["url"]
-        except (ValueError, KeyError, TypeError):
-            self.process.kill()
-            raise OptionError(f"the server did not start: {self._said()}") from None
-        self.port = urlsplit(url).port or self.port
+            said = json.loads(reply)
+        except ValueError:
+            said = {}
+        if "url" not in said:
+            raise OptionError(f"the server did not start: {said.get('error') or self._last_words()}")
+        self.port = urlsplit(said["url"]).port or self.port
         while not self._is_ready():
             if self.process.poll() is not None or time.perf_counter() - started > _SECONDS:
-                self.kill()
-                raise OptionError(f"the server was not ready: {self._said()}")
+                raise OptionError(f"the server was not ready: {self._last_words()}")
             time.sleep(_PAUSE)
         self.ready_seconds = time.perf_counter() - started
 
-    def _said(self) -> str:
+    def _last_words(self) -> str:
+        """Of a server that has failed, which is ended."""
+        self.process.kill()
         self.process.wait()
         self._errors.seek(0)
         return " ".join(self._errors.read()[-_TAIL:].decode(errors="replace").split()) or f"exit {self.process.returncode}"
@@ -108,7 +115,7 @@ class ServerProcess:
     def kill(self) -> None:
         """At once, in the middle of whatever it does."""
         self.process.kill()
-        self.process.wait()
+        self._close()
 
     def _close(self) -> None:
         self.process.wait()
