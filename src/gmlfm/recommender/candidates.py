@@ -167,8 +167,7 @@ def _cap(values: pl.Series, most: int) -> Cap:
     return Cap(members.rank("dense").cast(pl.Int32).to_numpy(), most, starts)
 
 
-def noting_caps(table: pl.DataFrame, n_users: int, n: int, items: Ints, at_most: Mapping[str, int] | None) -> pl.DataFrame:
+def note_caps(n_rows: int, n_users: int, n: int, items: Ints, at_most: Mapping[str, int] | None) -> None:
     """Warns where a cap left fewer than n although there are as many."""
-    if at_most and len(items) >= n and table.height < n * n_users:
-        warnings.warn(f"at_most leaves {table.height:,} rows instead of {n * n_users:,}; raise it to have more.", stacklevel=3)
-    return table
+    if at_most and len(items) >= n and n_rows < n * n_users:
+        warnings.warn(f"at_most leaves {n_rows:,} rows instead of {n * n_users:,}; raise it to have more.", stacklevel=3)

@@ -30,12 +30,13 @@ from gmlfm.forking import refuse_after_fork
 from gmlfm.models.base import Model
 from gmlfm.progress import activity, shows_progress
 from gmlfm.recommender import changes, printing, reasons
-from gmlfm.recommender.candidates import candidate_items, caps_of, noting_caps
+from gmlfm.recommender.because import check_because
+from gmlfm.recommender.candidates import candidate_items, caps_of, note_caps
 from gmlfm.recommender.evaluating import evaluate_curve, evaluate_other, evaluate_part
 from gmlfm.recommender.newcomers import explain_for_newcomer, score_for_newcomer
 from gmlfm.recommender.observed import Observed
 from gmlfm.recommender.observing import ObserveReport, state_observing
-from gmlfm.recommender.ranking import rank_for_newcomer, rank_for_users, score_given_pairs
+from gmlfm.recommender.ranking import Ranked, rank_for_newcomer, rank_for_users, ranked_users, score_given_pairs
 from gmlfm.recommender.state import State
 from gmlfm.recommender.stock import BACK, SOLD, Stock
 from gmlfm.recommender.updating import updated
@@ -276,7 +277,32 @@ class Recommender:
             raise OptionError("users is empty; name one or more.")
         caps = caps_of(state.index, at_most)
         table = rank_for_users(state.observed, ids, n, items, caps, context, seen=seen, because=because)
-        return noting_caps(table, len(ids), n, items, at_most)
+        note_caps(table.height, len(ids), n, items, at_most)
+        return table
+
+    def ranked(
+        self,
+        user: Any,
+        n: int = DEFAULT_N,
+        *,
+        seen: bool = False,
+        context: Mapping[str, Any] | None = None,
+        filter: str | None = None,
+        available: Sequence[Any] | None = None,
+        candidates: str = "interactions",
+        at_most: Mapping[str, int] | None = None,
+        because: bool = False,
+    ) -> Ranked:
+        """`recommend` for one user as numbers of items, for who has the items' ids and titles already, as a service has."""
+        state = self._fitted_state
+        items = candidate_items(state.index, state.stock, n, filter, available, candidates)
+        caps = caps_of(state.index, at_most)
+        if because:
+            check_because(state.run)
+        users = [id_of(user, "the user")]
+        ranked = ranked_users(state.observed, users, n, items, caps, context, seen=seen, because=because)
+        note_caps(len(ranked.items), 1, n, items, at_most)
+        return ranked
 
     def recommend_for(
         self,
@@ -301,7 +327,8 @@ class Recommender:
         attributes = {} if attributes is None else attributes
         caps = caps_of(state.index, at_most)
         table = rank_for_newcomer(state.run, attributes, history, n, items, caps, context, because=because)
-        return noting_caps(table, 1, n, items, at_most)
+        note_caps(table.height, 1, n, items, at_most)
+        return table
 
     def predict(self, pairs: Any, *, context: Mapping[str, Any] | None = None) -> pl.DataFrame:
         """Scores of (user, item) pairs: a table with the columns user and item, or a list of pairs.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,19 @@ Context = Mapping[str, Any] | None
 _USERS_PER_BLOCK = 512
 
 
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """The best items of some users, user after user: whose each one is, by place among them; its number, score and rank from 1;
+    perhaps the number of the earlier item that adds most to it, -1 for none. known: by user, was he met in training?"""
+
+    places: npt.NDArray[np.int64]
+    items: Ints
+    scores: npt.NDArray[np.float64]
+    ranks: npt.NDArray[np.int64]
+    because: Ints | None
+    known: npt.NDArray[np.bool_]
+
+
 def rank_for_users(
     observed: Observed,
     users: Sequence[Any],
@@ -42,34 +56,47 @@ def rank_for_users(
     because: bool = False,
 ) -> pl.DataFrame:
     """user, item, score, rank, known and perhaps title and because. A user of whom nothing is known gets what is popular."""
-    index, run = observed.index, observed.index.run
+    run = observed.index.run
     if because:
         check_because(run)
     ids = run.encoder.ids_given(users)
 
-    def ranked_block(start: int) -> pl.DataFrame:
+    def table_of(start: int) -> pl.DataFrame:
         block = list(users[start : start + _USERS_PER_BLOCK])
-        asked = _asked_users(observed, block, context, with_had=not seen)
-        numbers, side = asked.numbers, asked.side
-        scores = run.model.score_all(side, items)
-        # Of whom nothing is known: neither the data nor anybody's observation has them.
-        is_nobody = numbers < 0
-        if side.history is not None:
-            is_nobody &= side.history.lengths == 0
-        if is_nobody.any():
-            scores[is_nobody] = index.popularity[items]
-        ranked = _ranked(run, scores, items, n, [] if seen else asked.had, caps, side if because else None)
-        place = ranked.pop("place")
-        if len(users) == 1:
-            of_users = ids.new_from_index(0, len(place))
-        else:
-            of_users = ids[start + place]
-        return pl.DataFrame([of_users, *ranked.values(), pl.Series("known", index.trained_users[numbers[place]])])
+        ranked = ranked_users(observed, block, n, items, caps, context, seen=seen, because=because)
+        of_users = ids.new_from_index(0, len(ranked.places)) if len(users) == 1 else ids[start + ranked.places]
+        return pl.DataFrame([of_users, *_columns(run, ranked), pl.Series("known", ranked.known[ranked.places])])
 
     if len(users) <= _USERS_PER_BLOCK:
-        return ranked_block(0)
+        return table_of(0)
     n_threads = scoring_threads() if run.model.scores_in_threads else 1
-    return pl.concat(in_threads(ranked_block, range(0, len(users), _USERS_PER_BLOCK), n_threads=n_threads))
+    return pl.concat(in_threads(table_of, range(0, len(users), _USERS_PER_BLOCK), n_threads=n_threads))
+
+
+def ranked_users(
+    observed: Observed,
+    users: list[Any],
+    n: int,
+    items: Ints,
+    caps: list[Cap],
+    context: Context,
+    *,
+    seen: bool,
+    because: bool = False,
+) -> Ranked:
+    """As `rank_for_users`, as numbers."""
+    index, run = observed.index, observed.index.run
+    asked = _asked_users(observed, users, context, with_had=not seen)
+    numbers, side = asked.numbers, asked.side
+    scores = run.model.score_all(side, items)
+    # Of whom nothing is known: neither the data nor anybody's observation has them.
+    is_nobody = numbers < 0
+    if side.history is not None:
+        is_nobody &= side.history.lengths == 0
+    if is_nobody.any():
+        scores[is_nobody] = index.popularity[items]
+    is_known = index.trained_users[numbers]
+    return _ranked(run, scores, items, n, [] if seen else asked.had, caps, is_known, side if because else None)
 
 
 def _asked_users(observed: Observed, users: list[Any], context: Context, *, with_had: bool) -> KnownUser:
@@ -124,9 +151,9 @@ def rank_for_newcomer(
         warnings.warn(message, stacklevel=3)
     user: UserSide = newcomer(run, attributes, chosen if len(chosen) else None, context)
     scores = run.model.score_all(user, items)
-    ranked = _ranked(run, scores, items, n, [chosen], caps, user if because else None)
-    no_ids = run.encoder.ids_of_users(np.full(len(ranked.pop("place")), -1))
-    return pl.DataFrame([no_ids, *ranked.values()])
+    ranked = _ranked(run, scores, items, n, [chosen], caps, np.zeros(1, bool), user if because else None)
+    no_ids = run.encoder.ids_of_users(np.full(len(ranked.places), -1))
+    return pl.DataFrame([no_ids, *_columns(run, ranked)])
 
 
 def _ranked(
@@ -136,23 +163,28 @@ def _ranked(
     n: int,
     left_out: list[Ints],
     caps: list[Cap],
+    is_known: npt.NDArray[np.bool_],
     explained: UserSide | None,
-) -> dict[str, Any]:
-    """Columns by name; place: the row of scores (N, len(items)) that each line belongs to, an array. explained: the users, for
-    a column `because`."""
+) -> Ranked:
+    """Of scores (N, len(items)). explained: the users, where it is asked which of their earlier items adds most."""
     best = best_items(scores, items, n, left_out, caps)
     place, rank = np.nonzero(best.items >= 0)
-    chosen = best.items[place, rank]
-    columns = {
-        "place": place,
-        "item": run.encoder.ids_of_items(chosen),
-        "score": pl.Series("score", best.scores[place, rank].astype(np.float64)),
-        "rank": pl.Series("rank", rank + 1),
-    }
+    earlier = None if explained is None else run.model.strongest_earlier(explained, best.items)[place, rank]
+    scores64 = best.scores[place, rank].astype(np.float64)
+    return Ranked(place, best.items[place, rank], scores64, rank + 1, earlier, is_known)
+
+
+def _columns(run: FittedRun, ranked: Ranked) -> list[pl.Series]:
+    """item, score, rank and perhaps title and because."""
+    columns = [
+        run.encoder.ids_of_items(ranked.items),
+        pl.Series("score", ranked.scores),
+        pl.Series("rank", ranked.ranks),
+    ]
     if run.data.items.titles is not None:
-        columns["title"] = take(run.data.items.titles, chosen).alias("title")
-    if explained is not None:
-        columns["because"] = because_column(run, run.model.strongest_earlier(explained, best.items)[place, rank])
+        columns.append(take(run.data.items.titles, ranked.items).alias("title"))
+    if ranked.because is not None:
+        columns.append(because_column(run, ranked.because))
     return columns
 
 
