@@ -11,9 +11,9 @@ from gmlfm.cli.main import main
 
 def answer_with_one_list() -> None:
     """From now on, in this process."""
-    from gmlfm.serve import asking
+    from gmlfm.serve import questions
 
-    made, answers = asking.recommended, dict[int, dict[str, Any]]()
+    made, answers = questions.recommended, dict[int, dict[str, Any]]()
 
     def recommended(served: Any, asked: Any, max_n: int) -> dict[str, Any]:
         answer = answers.get(asked.n)
@@ -21,7 +21,7 @@ def answer_with_one_list() -> None:
             answer = answers[asked.n] = made(served, asked, max_n)
         return answer
 
-    asking.recommended = recommended
+    questions.recommended = recommended
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from gmlfm.recommender.candidates import candidate_items, caps_of, note_caps
 from gmlfm.recommender.evaluating import evaluate_curve, evaluate_other, evaluate_part
 from gmlfm.recommender.newcomers import explain_for_newcomer, score_for_newcomer
 from gmlfm.recommender.observed import Observed
-from gmlfm.recommender.observing import ObserveReport, state_observing
+from gmlfm.recommender.observing import ObserveReport, checked_rows, state_observing, state_observing_each
 from gmlfm.recommender.ranking import Ranked, rank_for_newcomer, rank_for_users, ranked_users, score_given_pairs
 from gmlfm.recommender.state import State
 from gmlfm.recommender.stock import BACK, SOLD, Stock
@@ -415,6 +415,17 @@ class Recommender:
         with self._changing:
             self._state, report = state_observing(self._fitted_state, self._folder, interactions, origin)
         return report
+
+    def rows_to_observe(self, interactions: Any, *, origin: Origin | None = None) -> list[ObservedRow]:
+        """What `observe` would keep of a table, for `observe_each`; refused where it cannot be kept."""
+        return checked_rows(self._fitted_state, interactions, origin)
+
+    def observe_each(self, parts: Sequence[list[ObservedRow]]) -> list[ObserveReport]:
+        """The rows of several who observe at the same time, a report for each: for who takes in many small ones, since one write
+        makes all of them durable. Where it fails nothing of them is kept."""
+        with self._changing:
+            self._state, reports = state_observing_each(self._fitted_state, self._folder, parts)
+        return reports
 
     @shows_progress
     def update(
