@@ -421,8 +421,8 @@ class Recommender:
         return checked_rows(self._fitted_state, interactions, origin)
 
     def observe_each(self, parts: Sequence[list[ObservedRow]]) -> list[ObserveReport]:
-        """The rows of several who observe at the same time, a report for each: one write makes all of them durable. Where it fails
-        nothing of them is kept."""
+        """The rows of several who observe at the same time, a report for each: one write makes all of them durable, or none of
+        them is kept."""
         with self._changing:
             self._state, reports = state_observing_each(self._fitted_state, self._folder, parts)
         return reports
