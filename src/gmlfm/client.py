@@ -209,12 +209,12 @@ class Client:
         """Whether there are titles, and of which type the ids are: looked up once."""
         if self._shape is None:
 
-            def first(name: str) -> Any:
+            def first_id(name: str) -> Any:
                 rows = self._connections.ask("GET", self._of_run(f"/{name}s", q="", limit=1))[f"{name}s"]
                 return rows[0][name] if rows else ""
 
             schema = self._connections.ask("GET", self._of_run("/schema"))
-            whole = {name: isinstance(first(name), int) for name in ("user", "item")}
+            whole = {name: isinstance(first_id(name), int) for name in ("user", "item")}
             self._shape = {"has_titles": bool(schema["has_titles"]), **whole}
         return self._shape
 

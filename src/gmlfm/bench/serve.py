@@ -69,7 +69,7 @@ def measure(folder: Path, kinds: Sequence[str], aim: Aim, *, words: Sequence[str
                 result["held"][kind] = _held(server, requests, aim, kind)
     rates = {kind: held["rate"] for kind, held in result["held"].items() if held["held"] and aim.rate is None}
     pairs = (("recommend", "fixed"), ("mixed", "recommend"), ("events", "recommend"))
-    result["ratios"] = {f"{one}/{other}": rates[one] / rates[other] for one, other in pairs if {one, other} <= set(rates)}
+    result["ratios"] = {f"{kind}/{other}": rates[kind] / rates[other] for kind, other in pairs if {kind, other} <= set(rates)}
     return result
 
 
@@ -112,7 +112,7 @@ def _held(server: ServerProcess, requests: Sequence[bytes], aim: Aim, kind: str)
 
 
 def highest(
-    run: Callable[[float, float], Load], aim: Aim, first: float, busy: Callable[[], float] = lambda: 0.0
+    run: Callable[[float, float], Load], aim: Aim, first_rate: float, busy: Callable[[], float] = lambda: 0.0
 ) -> tuple[Load, float]:
     """The load of the highest rate that is held all the time, and what `busy` said before it.
 
@@ -120,7 +120,7 @@ def highest(
     does not hold.
     """
     good, bad = 0.0, _MOST_RATE
-    rate, probe = first, min(aim.probe, aim.seconds)
+    rate, probe = first_rate, min(aim.probe, aim.seconds)
     while rate > _LEAST_RATE and not (good and bad / good <= _NEAR):
         if run(rate, probe).holds(aim.limit):
             good = rate

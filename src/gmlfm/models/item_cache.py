@@ -124,14 +124,14 @@ class ItemCache:
         last = self._last_vectors  # another thread may replace it
         if last is None or not _are_same(last[0], items):
             chosen = torch.from_numpy(items.astype(np.int64)).to(self._table.device)
-            self._last_vectors = last = _kept(items), self._vectors[chosen], self._self_terms[chosen]
+            self._last_vectors = last = _to_compare(items), self._vectors[chosen], self._self_terms[chosen]
         return last[1:]
 
     def _index_of(self, items: Ints) -> Tensor:
         """The items of the last call, on the device of the table."""
         last = self._last_index  # another thread may replace it
         if last is None or not _are_same(last[0], items):
-            self._last_index = last = _kept(items), torch.from_numpy(items.copy()).to(self._table.device)
+            self._last_index = last = _to_compare(items), torch.from_numpy(items.copy()).to(self._table.device)
         return last[1]
 
     def _choose(self, items: Ints) -> _Chosen:
@@ -140,7 +140,7 @@ class ItemCache:
             width = 1 if self._model.ids_only else self._items.ids.shape[1]
             columns = [self._column(number, items) for number in range(width)]
             self_terms = self._self_terms[torch.from_numpy(items.astype(np.int64)).to(self._table.device)]
-            self._last = last = _Chosen(_kept(items), self_terms, [column for column in columns if len(column.rows)])
+            self._last = last = _Chosen(_to_compare(items), self_terms, [column for column in columns if len(column.rows)])
         return last
 
     def _column(self, number: int, items: Ints) -> _Column:
@@ -183,10 +183,10 @@ class ItemCache:
         return torch.cat(vectors)
 
 
-def _kept(items: Ints) -> Ints:
+def _to_compare(items: Ints) -> Ints:
     """Items to be compared with those of later calls: themselves, where nobody writes to them, else a copy."""
     return items.copy() if items.flags.writeable else items
 
 
-def _are_same(kept: Ints, items: Ints) -> bool:
-    return (kept is items and not items.flags.writeable) or np.array_equal(kept, items)
+def _are_same(earlier: Ints, items: Ints) -> bool:
+    return (earlier is items and not items.flags.writeable) or np.array_equal(earlier, items)

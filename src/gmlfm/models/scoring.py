@@ -126,11 +126,13 @@ class RowScorer:
         attributes = users.attributes
         of_user = (attributes.ids.tobytes(), attributes.values.tobytes())
         if users.history is None:
-            return self._kept(of_user, lambda: self._own_vectors(attributes))
+            return self._remembered(of_user, lambda: self._own_vectors(attributes))
         key = (*of_user, users.history.items.tobytes())
-        return self._kept(key, lambda: self._user_vectors(users, self._kept(of_user, lambda: self._own_vectors(attributes))))
+        return self._remembered(
+            key, lambda: self._user_vectors(users, self._remembered(of_user, lambda: self._own_vectors(attributes)))
+        )
 
-    def _kept(self, key: tuple[bytes, ...], make: Callable[[], Vectors]) -> Vectors:
+    def _remembered(self, key: tuple[bytes, ...], make: Callable[[], Vectors]) -> Vectors:
         """Several threads may ask."""
         vectors = self._kept_vectors.get(key)
         if vectors is None:
@@ -150,12 +152,12 @@ class RowScorer:
             # Where nothing is moved they are among the vectors' own.
             return own.self_terms if self._origin is None else model.self_terms(rows, side, is_user=True), own.vector
 
-    def _user_vectors(self, users: UserSide, own: Vectors) -> Vectors:
+    def _user_vectors(self, users: UserSide, alone: Vectors) -> Vectors:
         if users.history is None:
-            return own
+            return alone
         with self._no_training():
             earlier = torch.stack(self._role_sums(users.history)).sum(0)
-            return own[0] + earlier[:, 0], own[1] + earlier[:, 1:]
+            return alone[0] + earlier[:, 0], alone[1] + earlier[:, 1:]
 
     @cached_property
     def _role_sums(self) -> RoleSums:

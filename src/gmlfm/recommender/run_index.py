@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gmlfm.evaluation.protocols import PositivesByUser
 from gmlfm.fitting import FittedRun
 from gmlfm.models.base import UserSide
-from gmlfm.recommender.kept import Kept
+from gmlfm.recommender.memo import Memo
 from gmlfm.recommender.stock import Stock
 from gmlfm.retrieval import Cap
 from gmlfm.runs.event_lines import ObservedRow
@@ -50,10 +50,10 @@ class RunIndex:
 
     def __init__(self, run: FittedRun) -> None:
         self.run = run
-        self.offers = Kept[Offer](2)
-        self.filtered = Kept[tuple[Offer, Ints]](_MOST_FILTERS)
-        self.caps = Kept[Cap](_MOST_FILTERS)
-        self.users = Kept[KnownUser](_MOST_USERS)
+        self.offers = Memo[Offer](2)
+        self.filtered = Memo[tuple[Offer, Ints]](_MOST_FILTERS)
+        self.caps = Memo[Cap](_MOST_FILTERS)
+        self.users = Memo[KnownUser](_MOST_USERS)
 
     @cached_property
     def positives(self) -> PositivesByUser:

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 Value = TypeVar("Value")
 
 
-class Kept(Generic[Value]):
+class Memo(Generic[Value]):
     """Values by key; where there are too many, the one that was kept longest goes. Several threads may ask."""
 
     def __init__(self, most: int) -> None:
