@@ -12,6 +12,7 @@ from gmlfm.data.sources import load_dataset
 from gmlfm.data.splits import Split, make_split
 
 if TYPE_CHECKING:
+    from gmlfm.client import Client
     from gmlfm.models.base import FitInputs, FitReport, Model, UserSide
     from gmlfm.models.closed_form import ClosedFormModel
     from gmlfm.models.episodic import EpisodicModel
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Attributes",
+    "Client",
     "ClosedFormModel",
     "Dataset",
     "Encoder",
@@ -47,9 +49,10 @@ __all__ = [
     "register_optimiser",
 ]
 
-# What needs PyTorch is loaded when it is first asked for: importing gmlfm stays quick.
+# What needs PyTorch, or is seldom needed, is loaded when it is first asked for: importing gmlfm stays quick.
 _LAZY = {
     "Attributes": "gmlfm.models.gradient",
+    "Client": "gmlfm.client",
     "ClosedFormModel": "gmlfm.models.closed_form",
     "EpisodicModel": "gmlfm.models.episodic",
     "FitInputs": "gmlfm.models.base",

@@ -16,6 +16,7 @@ from pathlib import Path
 from gmlfm.errors import DataError
 from gmlfm.storage import refuse_unreadable_name
 
+_SIGNATURE = 512  # bytes, unless a command is very long
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05  # who writes a line of the log is done within milliseconds
 
 
@@ -72,9 +73,12 @@ def _sign(handle: int) -> None:
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]).strip() or "python"
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     signature = {"process": os.getpid(), "host": socket.gethostname(), "command": command, "since": since}
+    # Filled up with blanks: shortening a file each time costs as much as making a write durable.
+    text = json.dumps(signature).encode().ljust(_SIGNATURE)
     try:
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps(signature).encode(), 0)
+        if os.fstat(handle).st_size > len(text):
+            os.ftruncate(handle, 0)
+        os.pwrite(handle, text, 0)
     except OSError:  # a full disk keeps no name, and the lock holds without it
         pass
 

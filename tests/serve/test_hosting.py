@@ -12,6 +12,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from gmlfm import Recommender
+from gmlfm.errors import DataError
+from gmlfm.reports import ObserveReport
 from gmlfm.serve.hosting import Host
 from gmlfm.serve.problems import Problem
 from tests.serve.conftest import client_of
@@ -186,3 +188,28 @@ def test_what_is_no_run_is_refused(tmp_path: Path, own_folder: Path) -> None:
     (own_folder / "run.json").write_text("{")
     with pytest.raises(Problem, match="still served"):
         host.reload()
+
+
+def test_rows_that_wait_together_are_written_together_and_refused_alone(own_folder: Path, items: list[str]) -> None:
+    host = Host.load("run", own_folder)
+    log = own_folder / "events.jsonl"
+    row = {"user": "w1", "item": items[0], "time": "2999-01-01"}
+    waiting = [
+        host.wait_to_observe(rows)
+        for rows in ([{"user": "w0", "item": items[0]}], [{"user": "w0", "item": "none"}], [row], [row], [])
+    ]
+    assert host.observe(waiting[2]) == ObserveReport(1, 0, 1)
+    assert host.observe(waiting[0]) == ObserveReport(1, 0, 1)
+    assert host.observe(waiting[3]) == ObserveReport(0, 1, 0)  # the one before it has it
+    assert host.observe(waiting[4]) == ObserveReport()
+    with pytest.raises(DataError, match="the item 'none' is not in the catalogue"):
+        host.observe(waiting[1])
+    assert [len(one.notes) for one in waiting] == [0, 0, 1, 1, 0]  # of the future
+    kept = {row[:2] for row in Recommender.load(own_folder).observed.rows()}
+    assert kept == {("w0", items[0]), ("w1", items[0])}
+    assert sum(b'"observed"' in line for line in log.read_bytes().splitlines()) == 1
+    shutil.rmtree(own_folder)
+    late = [host.wait_to_observe([{"user": "w2", "item": items[0]}]) for _ in range(2)]
+    for one in late:
+        with pytest.raises(Problem, match="is gone, so nothing can be kept"):
+            host.observe(one)

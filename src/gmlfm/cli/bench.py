@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gmlfm.cli import bench_train
+from gmlfm.cli import bench_serve, bench_train
 from gmlfm.cli.options import DATA_HELP, MODEL_HELP, add_command, add_data_options, add_settings, settings_of, shared_options
 from gmlfm.cli.output import console_for, print_json
 from gmlfm.data.sources import load_dataset
@@ -25,11 +25,12 @@ def add_to(commands: Any) -> None:
         commands,
         "bench",
         "what things cost on this machine",
-        "Measure training steps or top-n ranking on this machine, beside another way to do the same.",
-        ["gmlfm bench train --against factored", "gmlfm bench topn ml-1m --json"],
+        "Measure training steps, top-n ranking or a served run on this machine, beside another way to do the same.",
+        ["gmlfm bench train --against factored", "gmlfm bench topn ml-1m --json", "gmlfm bench serve runs/ml-1m"],
     )
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     bench_train.add_to(kinds)
+    bench_serve.add_to(kinds)
     topn = add_command(
         kinds,
         "topn",

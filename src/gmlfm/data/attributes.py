@@ -27,6 +27,7 @@ Side = Part | Role
 ROLES: tuple[Role, ...] = ("last", "recent", "past")
 PADDING, UNKNOWN, MISSING, FIRST_VALUE = 0, 0, 1, 2
 _LARGEST_X = 5.0
+_FEW = 32  # places that are read one by one
 
 
 @dataclass(frozen=True)
@@ -218,5 +219,7 @@ def pack(
 
 def take(texts: pl.Series, positions: npt.NDArray[np.integer[Any]]) -> pl.Series:
     """texts[positions], missing where a position is below 0."""
+    if 0 < len(positions) <= _FEW and len(texts):
+        return pl.Series(texts.name, [texts[place] if place >= 0 else None for place in positions.tolist()], dtype=texts.dtype)
     index = pl.Series(positions).cast(pl.Int64)
     return texts.gather(index.set(index < 0, None).cast(pl.UInt32)) if len(texts) else texts.clear(len(index))

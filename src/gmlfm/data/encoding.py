@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +44,7 @@ from gmlfm.storage import new_folder
 from gmlfm.typed_json import from_json
 
 _FORMAT = 1
+_FEW = 32  # ids that are looked up one by one, instead of joining them with all there are
 _FILES = ("encoder.json", "values.parquet", "users.parquet", "items.parquet")
 
 
@@ -197,14 +198,14 @@ class Encoder:
 
     def user_numbers(self, ids: Sequence[Any]) -> npt.NDArray[np.int64]:
         """Entity numbers of the caller's ids, -1 for ids that the dataset does not have."""
-        return _numbers_of(self._user_lookup, ids)
+        return _few_numbers(self.user_places, ids) if len(ids) <= _FEW else _numbers_of(self._user_lookup, ids)
 
     def item_numbers(self, ids: Sequence[Any]) -> npt.NDArray[np.int64]:
-        return _numbers_of(self._item_lookup, ids)
+        return _few_numbers(self.item_places, ids) if len(ids) <= _FEW else _numbers_of(self._item_lookup, ids)
 
     def texts_of(self, ids: Sequence[Any]) -> list[str]:
         """The caller's ids as tables have them: as text."""
-        return _id_texts("id", ids).to_list()
+        return _texts(ids) if len(ids) <= _FEW else _id_texts("id", ids).to_list()
 
     def ids_of_users(self, numbers: npt.NDArray[np.integer[Any]]) -> pl.Series:
         """The caller's ids, in the caller's type; missing for -1."""
@@ -212,6 +213,15 @@ class Encoder:
 
     def ids_of_items(self, numbers: npt.NDArray[np.integer[Any]]) -> pl.Series:
         return take(self.item_ids, numbers).cast(self._item_dtype).alias("item")
+
+    @cached_property
+    def user_places(self) -> dict[str, int]:
+        """The number of each id, as text: what a few ids are looked up in, where a join would go over all there are."""
+        return {user: number for number, user in enumerate(self.user_ids.to_list())}
+
+    @cached_property
+    def item_places(self) -> dict[str, int]:
+        return {item: number for number, item in enumerate(self.item_ids.to_list())}
 
     def ids_given(self, users: Sequence[Any]) -> pl.Series:
         """The caller's user ids, of the dataset or not, in the type of its ids; as text where one cannot be of that type."""
@@ -301,6 +311,21 @@ def _numbers_of(lookup: pl.DataFrame, ids: Sequence[Any]) -> npt.NDArray[np.int6
     texts = pl.DataFrame({"id": _id_texts("id", ids)})
     numbers = texts.join(lookup, on="id", how="left", maintain_order="left")["number"]
     return numbers.fill_null(-1).to_numpy().astype(np.int64)
+
+
+def _few_numbers(places: Mapping[str, int], ids: Sequence[Any]) -> npt.NDArray[np.int64]:
+    return np.array([places.get(text, -1) for text in _texts(ids)], np.int64)
+
+
+def _texts(ids: Sequence[Any]) -> list[str]:
+    """As `_id_texts`, without a column around them."""
+    try:
+        texts = [_id_text(value) for value in ids]
+        for text in texts:
+            text.encode()
+    except ValueError as error:
+        raise OptionError(f"an id cannot be used ({error}); ids are texts or numbers.") from error
+    return texts
 
 
 def _id_texts(name: str, ids: Sequence[Any]) -> pl.Series:

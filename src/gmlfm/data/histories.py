@@ -55,6 +55,10 @@ class History:
 
     def latest(self, length: int) -> History:
         """Of each user at most so many, the latest ones."""
+        if len(self) == 1:
+            n = len(self.items)
+            rows = slice(max(0, n - length), n)
+            return History(np.array([0, n - rows.start]), self.items[rows], None if self.order is None else self.order[rows])
         return gathered(self.items, np.maximum(self.starts[:-1], self.starts[1:] - length), self.starts[1:], self.order)
 
     def is_later(self, user: int) -> npt.NDArray[np.bool_]:
@@ -203,6 +207,9 @@ class Histories:
 
     def complete(self, users: npt.NDArray[np.integer[Any]]) -> History:
         """All that each user did; nothing of a user of number -1."""
+        if len(users) == 1:
+            start, stop = (0, 0) if users[0] < 0 else (int(self.starts[users[0]]), int(self.starts[users[0] + 1]))
+            return History(np.array([0, stop - start]), self.items[start:stop], self.order[start:stop])
         known = np.maximum(users, 0)
         start, stop = self.starts[known], self.starts[known + 1]
         return gathered(self.items, start, np.where(users < 0, start, stop), self.order)

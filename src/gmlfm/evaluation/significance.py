@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from gmlfm.errors import DataError
 
@@ -41,6 +40,7 @@ def bootstrap_interval(values: Floats, seed: int = 0, n: int = 2000, share: floa
     """The mean's interval from the percentiles of n resampled means."""
     if len(values) < 2:
         return float(values[0]), float(values[0])
+    stats = _stats()
     interval = stats.bootstrap(
         (values,),
         np.mean,
@@ -79,11 +79,18 @@ def paired_t_test(differences: Floats) -> float:
     with warnings.catch_warnings():
         # Differences that are all but constant leave a variance of rounding errors: p is then 0, as it should be.
         warnings.filterwarnings("ignore", "Precision loss occurred", RuntimeWarning)
-        return float(stats.ttest_1samp(differences, 0.0).pvalue)
+        return float(_stats().ttest_1samp(differences, 0.0).pvalue)
 
 
 def wilcoxon(differences: Floats) -> float:
     """Two-sided p of the signed-rank test, by the normal approximation with ties corrected; zeros are left out."""
     if not differences.any():
         return 1.0
-    return float(stats.wilcoxon(differences, zero_method="wilcox", correction=False, method="asymptotic").pvalue)
+    return float(_stats().wilcoxon(differences, zero_method="wilcox", correction=False, method="asymptotic").pvalue)
+
+
+def _stats() -> Any:
+    """Half a second to load, for which nobody waits who compares nothing."""
+    from scipy import stats
+
+    return stats

@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import polars as pl
 
-from gmlfm.data.attributes import FieldCode, item_block
+from gmlfm.data.attributes import AttributeTable, FieldCode, item_block
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.data.encoding import Encoded, Encoder
 from gmlfm.data.histories import Histories, visible_rows
@@ -147,6 +148,11 @@ class FittedRun:
     def histories(self) -> Histories:
         """All rows there are, test rows included: what somebody who asks now did before."""
         return Histories.of(self.data)
+
+    @cached_property
+    def unknown_user(self) -> AttributeTable:
+        """The attributes of somebody of whom nothing is known, (1, F)."""
+        return self.encoder.encode_part("user", None, pl.DataFrame(), 1)
 
     @cached_property
     def learned_rows(self) -> Rows:

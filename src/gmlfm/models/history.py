@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -29,16 +30,29 @@ class Bags(NamedTuple):
 def role_bags(history: History, role: Role, spec: HistorySpec) -> Bags:
     """The items of a role and their weights, of unit length for each user."""
     window = history.latest(1 if role == "last" else spec.length)
+    if len(window) == 1:
+        return Bags(window.starts, window.items, _weights_alone(role, len(window.items), spec.half_life).copy())
+    return Bags(window.starts, window.items, _weights(window, role, spec.half_life))
+
+
+@lru_cache(maxsize=4096)
+def _weights_alone(role: Role, n: int, half_life: float) -> Floats:
+    """Of one user with so many items, which are the same for all such users; not to be changed."""
+    weights = _weights(History(np.array([0, n]), np.zeros(n, np.int32)), role, half_life)
+    return weights
+
+
+def _weights(window: History, role: Role, half_life: float) -> Floats:
     lengths = window.lengths
     if role == "recent":
         owners = np.repeat(np.arange(len(window)), lengths)
         ages = window.starts[1:][owners] - 1 - np.arange(len(window.items))
-        weights = np.exp2(-ages / spec.half_life)
+        weights = np.exp2(-ages / half_life)
         norms = np.sqrt(np.bincount(owners, weights * weights, minlength=len(window)))
         weights = weights / norms[owners]
     else:
         weights = np.repeat(1.0 / np.sqrt(np.maximum(lengths, 1)), lengths)
-    return Bags(window.starts, window.items, weights.astype(np.float32))
+    return weights.astype(np.float32)
 
 
 class EarlierItems(NamedTuple):

@@ -60,6 +60,7 @@ class ItemCache:
         self._model, self._table, self._items, self._blocks, self._centred = model, table, items, blocks, centred
         self._last: _Chosen | None = None
         self._last_vectors: tuple[Ints, Tensor, Tensor] | None = None
+        self._last_index: tuple[Ints, Tensor] | None = None
 
     def __len__(self) -> int:
         return len(self._items)
@@ -94,8 +95,9 @@ class ItemCache:
         """vector_u . vector_i + self_terms(i): users (N, D) -> (N, len(items)), written to `out` where it is given."""
         if len(users) <= _FEW_USERS and 4 * len(items) >= len(self):
             # Scores of some items more cost less than a copy of most of the vectors.
-            scores = (self._vectors @ users.T).T + self._self_terms
-            return scores if self._are_all(items) else scores.index_select(1, torch.from_numpy(items).to(scores.device))
+            products = torch.mv(self._vectors, users[0]).unsqueeze(0) if len(users) == 1 else (self._vectors @ users.T).T
+            scores = products + self._self_terms
+            return scores if self._are_all(items) else scores.index_select(1, self._index_of(items))
         vectors, self_terms = self._vectors_of(items)
         if out is None or torch.get_num_threads() > 1:  # threads would have to meet after every tile
             return torch.addmm(self_terms, users, vectors.T, out=out)
@@ -120,18 +122,25 @@ class ItemCache:
         if self._are_all(items):
             return self._vectors, self._self_terms
         last = self._last_vectors  # another thread may replace it
-        if last is None or not np.array_equal(last[0], items):
+        if last is None or not _are_same(last[0], items):
             chosen = torch.from_numpy(items.astype(np.int64)).to(self._table.device)
-            self._last_vectors = last = items.copy(), self._vectors[chosen], self._self_terms[chosen]
+            self._last_vectors = last = _to_compare(items), self._vectors[chosen], self._self_terms[chosen]
         return last[1:]
+
+    def _index_of(self, items: Ints) -> Tensor:
+        """The items of the last call, on the device of the table."""
+        last = self._last_index  # another thread may replace it
+        if last is None or not _are_same(last[0], items):
+            self._last_index = last = _to_compare(items), torch.from_numpy(items.copy()).to(self._table.device)
+        return last[1]
 
     def _choose(self, items: Ints) -> _Chosen:
         last = self._last  # another thread may replace it
-        if last is None or not np.array_equal(last.items, items):
+        if last is None or not _are_same(last.items, items):
             width = 1 if self._model.ids_only else self._items.ids.shape[1]
             columns = [self._column(number, items) for number in range(width)]
             self_terms = self._self_terms[torch.from_numpy(items.astype(np.int64)).to(self._table.device)]
-            self._last = last = _Chosen(items.copy(), self_terms, [column for column in columns if len(column.rows)])
+            self._last = last = _Chosen(_to_compare(items), self_terms, [column for column in columns if len(column.rows)])
         return last
 
     def _column(self, number: int, items: Ints) -> _Column:
@@ -164,6 +173,20 @@ class ItemCache:
 
     @cached_property
     def _vectors(self) -> Tensor:
-        blocks = self._blocks(self._items)
-        sides = (self._model.side_vectors(self._centred(rows), side, is_user=False) for rows, side in blocks)
-        return torch.cat([side.vector for side in sides])
+        self_terms, vectors = [], []
+        for rows, side in self._blocks(self._items):
+            centred = self._centred(rows)
+            own = self._model.side_vectors(centred, side, is_user=False)
+            vectors.append(own.vector)
+            self_terms.append(own.self_terms if centred is rows else self._model.self_terms(rows, side, is_user=False))
+        self.__dict__.setdefault("_self_terms", torch.cat(self_terms))  # found by the way
+        return torch.cat(vectors)
+
+
+def _to_compare(items: Ints) -> Ints:
+    """Items to be compared with those of later calls: themselves, where nobody writes to them, else a copy."""
+    return items.copy() if items.flags.writeable else items
+
+
+def _are_same(earlier: Ints, items: Ints) -> bool:
+    return (earlier is items and not items.flags.writeable) or np.array_equal(earlier, items)

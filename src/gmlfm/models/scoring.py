@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -23,8 +23,12 @@ from gmlfm.models.role_sums import RoleSums
 
 _FACTORS_PER_BLOCK = 500_000  # of the pairs scored at a time: 2 MB stay near the processor, and larger memory is new each time
 _NUMBERS_PER_BLOCK = 4_000_000  # of scores and table entries held at a time
+_NUMBERS_KEPT, _USERS_KEPT = 4_000_000, 32_768  # of the vectors of users who were asked for alone: 16 MB at most
 _USERS_PER_PRODUCT = 1024  # whose attributes' factors are held at a time
 _N_FOR_ORIGIN = 1_000  # items, at least, whose mean is amid them
+
+
+Vectors = tuple[Tensor, Tensor]  # self terms (N,) and vectors (N, D)
 
 
 class RowScorer:
@@ -42,6 +46,7 @@ class RowScorer:
         self.model, self._table, self._items, self._label_scale = model, table, items, label_scale
         self._field_of_row, self._history = field_of_row, history
         self._pairwise = model if isinstance(model, PairwiseModel) else None
+        self._kept_vectors: dict[tuple[bytes, ...], Vectors] = {}
 
     @cached_property
     def _rows(self) -> Tensor:
@@ -120,19 +125,46 @@ class RowScorer:
         is_newcomer = np.ones(len(users), bool) if users.history is None else users.history.lengths == 0
         return self._history.user_attributes(users.attributes, is_newcomer)
 
-    def user_vectors(self, users: UserSide) -> tuple[Tensor, Tensor]:
-        """The self terms (N,) and vectors (N, D) of users with what they did before, for a model that decomposes."""
+    def user_vectors(self, users: UserSide) -> Vectors:
+        """The self terms (N,) and vectors (N, D) of users with what they did before, for a model that decomposes. Those of one
+        user alone are kept, by all that they are made of."""
+        if len(users) != 1:
+            return self._user_vectors(users, self._own_vectors(self.attributes_of(users)))
+        attributes = self.attributes_of(users)
+        of_user = (attributes.ids.tobytes(), attributes.values.tobytes())
+        if users.history is None:
+            return self._remembered(of_user, lambda: self._own_vectors(attributes))
+        key = (*of_user, users.history.items.tobytes())
+        return self._remembered(
+            key, lambda: self._user_vectors(users, self._remembered(of_user, lambda: self._own_vectors(attributes)))
+        )
+
+    def _remembered(self, key: tuple[bytes, ...], make: Callable[[], Vectors]) -> Vectors:
+        """Several threads may ask."""
+        vectors = self._kept_vectors.get(key)
+        if vectors is None:
+            vectors = make()
+            if len(self._kept_vectors) >= min(_USERS_KEPT, max(1, _NUMBERS_KEPT // vectors[1].shape[1])):
+                self._kept_vectors.clear()
+            self._kept_vectors[key] = vectors
+        return vectors
+
+    def _own_vectors(self, attributes: AttributeTable) -> Vectors:
+        """Without what users did before."""
         model = self._pairwise
         assert model is not None
         with self._no_training():
-            attributes = self.attributes_of(users)
             rows, side = self._gathered(self._attributes(attributes.ids, attributes.values))
             own = model.side_vectors(self.centred(rows), side, is_user=True)
-            self_terms = model.self_terms(rows, side, is_user=True)
-            if users.history is None:
-                return self_terms, own.vector
+            # Where nothing is moved they are among the vectors' own.
+            return own.self_terms if self._origin is None else model.self_terms(rows, side, is_user=True), own.vector
+
+    def _user_vectors(self, users: UserSide, alone: Vectors) -> Vectors:
+        if users.history is None:
+            return alone
+        with self._no_training():
             earlier = torch.stack(self._role_sums(users.history)).sum(0)
-            return self_terms + earlier[:, 0], own.vector + earlier[:, 1:]
+            return alone[0] + earlier[:, 0], alone[1] + earlier[:, 1:]
 
     @cached_property
     def _role_sums(self) -> RoleSums:
@@ -292,7 +324,8 @@ class RowScorer:
         return Attributes(torch.from_numpy(ids.astype(np.int64)).to(device), x.to(device), fields)
 
     def _no_training(self) -> torch.no_grad:
-        self.model.eval()
+        if self.model.training:
+            self.model.eval()
         return torch.no_grad()
 
 

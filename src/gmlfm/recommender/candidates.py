@@ -21,7 +21,7 @@ from gmlfm.data.dataset import Side
 from gmlfm.data.expressions import Columns, holds
 from gmlfm.errors import DataError, OptionError, did_you_mean
 from gmlfm.fitting import FittedRun
-from gmlfm.recommender.run_index import RunIndex
+from gmlfm.recommender.run_index import Offer, RunIndex
 from gmlfm.recommender.stock import Stock
 from gmlfm.retrieval import Cap
 
@@ -32,16 +32,12 @@ def candidate_items(
     index: RunIndex, stock: Stock, n: int, filter: str | None, available: Sequence[Any] | None, candidates: str
 ) -> Ints:
     """Everything is narrowed before ranking, so that n come back whenever n exist."""
-    run, n = index.run, whole_number(n, "n", least=1)
+    n = whole_number(n, "n", least=1)
     candidates = one_of(candidates, "candidates", ("interactions", "catalogue"))
     if available is not None:
-        items = _available(run, ids_of(available, "available items"))
+        items = _narrowed(index, stock, _available(index.run, ids_of(available, "available items")), filter)
     else:
-        items = np.arange(len(run.data.items), dtype=np.int32) if candidates == "catalogue" else _offered(index, stock)
-    if not stock.is_available.all():
-        items = items[stock.is_available[items]]
-    if filter is not None:
-        items = items[fulfils(run.data.items, filter)[items]]
+        items = _usual_items(index, stock, filter, candidates)
     if len(items) == 0:
         raise DataError(f"no item is left to recommend from; {_narrowed_by(filter, available)}.")
     if n > len(items):
@@ -50,12 +46,46 @@ def candidate_items(
     return items
 
 
-def _offered(index: RunIndex, stock: Stock) -> Ints:
+def _usual_items(index: RunIndex, stock: Stock, filter: str | None, candidates: str) -> Ints:
+    """Of one stock they are found once."""
+    of_catalogue = candidates == "catalogue"
+    offered = index.offers.get(candidates)
+    if offered is None or offered.stock is not stock:
+        items, note = (np.arange(len(index.run.data.items), dtype=np.int32), "") if of_catalogue else _offered(index, stock)
+        offered = index.offers.put(candidates, Offer(stock, _read_only(_narrowed(index, stock, items, None)), note))
+    if offered.note:
+        warnings.warn(offered.note, stacklevel=4)
+    if filter is None:
+        return offered.items
+    if not isinstance(filter, str):
+        return _narrowed(index, stock, offered.items, filter)
+    narrowed = index.filtered.get((candidates, filter))
+    if narrowed is None or narrowed[0] is not offered:
+        items = _read_only(_narrowed(index, stock, offered.items, filter))
+        narrowed = index.filtered.put((candidates, filter), (offered, items))
+    return narrowed[1]
+
+
+def _narrowed(index: RunIndex, stock: Stock, items: Ints, filter: str | None) -> Ints:
+    """Those that can be had and fulfil the condition."""
+    if not stock.is_available.all():
+        items = items[stock.is_available[items]]
+    return items if filter is None else items[fulfils(index.run.data.items, filter)[items]]
+
+
+def _read_only(items: Ints) -> Ints:
+    """Whoever keeps something by such items need not compare them number by number."""
+    items = items.view()
+    items.flags.writeable = False
+    return items
+
+
+def _offered(index: RunIndex, stock: Stock) -> tuple[Ints, str]:
     """Items that interactions name, and those that came without any. Where items sell once, those of them that have no sale:
-    of the whole catalogue, and those that were marked back; the others as ever."""
+    of the whole catalogue, and those that were marked back; the others as ever. And what is to be said of them."""
     data = index.run.data
     if not data.sells_once or not data.single_unit_items.any():
-        return index.candidates
+        return index.candidates, ""
     is_offered = data.single_unit_items.copy()
     is_offered[data.seen_items] = False
     numbers = index.run.encoder.item_numbers(stock.back())
@@ -64,10 +94,9 @@ def _offered(index: RunIndex, stock: Stock) -> Ints:
         message = (
             "every item that sells once is sold, so sold ones are recommended; add_items (gmlfm add-items) brings new ones."
         )
-        warnings.warn(message, stacklevel=4)
-        return index.candidates
+        return index.candidates, message
     is_offered[index.candidates[~data.single_unit_items[index.candidates]]] = True
-    return np.flatnonzero(is_offered).astype(np.int32)
+    return np.flatnonzero(is_offered).astype(np.int32), ""
 
 
 def _available(run: FittedRun, ids: list[Any]) -> Ints:
@@ -109,7 +138,7 @@ def fulfils(side: Side, condition: str) -> npt.NDArray[np.bool_]:
     return holds(condition, replace(columns, number=number)).to_numpy()
 
 
-def caps_of(run: FittedRun, at_most: Mapping[str, int] | None) -> list[Cap]:
+def caps_of(index: RunIndex, at_most: Mapping[str, int] | None) -> list[Cap]:
     """{'category': 2}: at most two of one category among the n; items without a value are not held back.
 
     Of a set, an item counts for each of its members, and is held back where one of them has its number already.
@@ -120,11 +149,12 @@ def caps_of(run: FittedRun, at_most: Mapping[str, int] | None) -> list[Cap]:
     if at_most is not None and not is_one:
         raise OptionError(f"at_most is {shown(at_most)}; expected one field, such as {{'category': 2}}.")
     caps = []
-    fields = run.data.items.fields
+    fields = index.run.data.items.fields
     for name, most in (at_most or {}).items():
         if name not in fields.columns:
             raise OptionError(f"at_most names '{name}', which is no item field{did_you_mean(name, fields.columns)}")
-        caps.append(_cap(fields[name], whole_number(most, f"at_most of '{name}'", least=1)))
+        cap = index.caps.of(name, lambda name=name: _cap(fields[name], 1))  # type: ignore[misc]
+        caps.append(replace(cap, most=whole_number(most, f"at_most of '{name}'", least=1)))
     return caps
 
 
@@ -137,8 +167,7 @@ def _cap(values: pl.Series, most: int) -> Cap:
     return Cap(members.rank("dense").cast(pl.Int32).to_numpy(), most, starts)
 
 
-def noting_caps(table: pl.DataFrame, n_users: int, n: int, items: Ints, at_most: Mapping[str, int] | None) -> pl.DataFrame:
+def note_caps(n_rows: int, n_users: int, n: int, items: Ints, at_most: Mapping[str, int] | None) -> None:
     """Warns where a cap left fewer than n although there are as many."""
-    if at_most and len(items) >= n and table.height < n * n_users:
-        warnings.warn(f"at_most leaves {table.height:,} rows instead of {n * n_users:,}; raise it to have more.", stacklevel=3)
-    return table
+    if at_most and len(items) >= n and n_rows < n * n_users:
+        warnings.warn(f"at_most leaves {n_rows:,} rows instead of {n * n_users:,}; raise it to have more.", stacklevel=3)

@@ -30,12 +30,19 @@ from gmlfm.forking import refuse_after_fork
 from gmlfm.models.base import Model
 from gmlfm.progress import activity, shows_progress
 from gmlfm.recommender import changes, printing, reasons
-from gmlfm.recommender.candidates import candidate_items, caps_of, noting_caps
+from gmlfm.recommender.because import check_because
+from gmlfm.recommender.candidates import candidate_items, caps_of, note_caps
 from gmlfm.recommender.evaluating import evaluate_curve, evaluate_other, evaluate_part
 from gmlfm.recommender.newcomers import explain_for_newcomer, score_for_newcomer
 from gmlfm.recommender.observed import Observed
-from gmlfm.recommender.observing import ObserveReport, state_observing, state_with_items
-from gmlfm.recommender.ranking import rank_for_newcomer, rank_for_users, score_given_pairs
+from gmlfm.recommender.observing import (
+    ObserveReport,
+    checked_rows,
+    state_observing,
+    state_observing_each,
+    state_with_items,
+)
+from gmlfm.recommender.ranking import Ranked, rank_for_newcomer, rank_for_users, ranked_users, score_given_pairs
 from gmlfm.recommender.state import State
 from gmlfm.recommender.stock import BACK, SOLD, Stock
 from gmlfm.recommender.updating import updated
@@ -274,9 +281,34 @@ class Recommender:
         ids = ids_of(users, "users")
         if not ids:
             raise OptionError("users is empty; name one or more.")
-        caps = caps_of(state.run, at_most)
+        caps = caps_of(state.index, at_most)
         table = rank_for_users(state.observed, ids, n, items, caps, context, seen=seen, because=because)
-        return noting_caps(table, len(ids), n, items, at_most)
+        note_caps(table.height, len(ids), n, items, at_most)
+        return table
+
+    def ranked(
+        self,
+        user: Any,
+        n: int = DEFAULT_N,
+        *,
+        seen: bool = False,
+        context: Mapping[str, Any] | None = None,
+        filter: str | None = None,
+        available: Sequence[Any] | None = None,
+        candidates: str = "interactions",
+        at_most: Mapping[str, int] | None = None,
+        because: bool = False,
+    ) -> Ranked:
+        """`recommend` for one user as numbers of items, for who has the items' ids and titles already, as a service has."""
+        state = self._fitted_state
+        items = candidate_items(state.index, state.stock, n, filter, available, candidates)
+        caps = caps_of(state.index, at_most)
+        if because:
+            check_because(state.run)
+        users = [id_of(user, "the user")]
+        ranked = ranked_users(state.observed, users, n, items, caps, context, seen=seen, because=because)
+        note_caps(len(ranked.items), 1, n, items, at_most)
+        return ranked
 
     def recommend_for(
         self,
@@ -299,9 +331,10 @@ class Recommender:
         state = self._fitted_state
         items = candidate_items(state.index, state.stock, n, filter, available, candidates)
         attributes = {} if attributes is None else attributes
-        caps = caps_of(state.run, at_most)
+        caps = caps_of(state.index, at_most)
         table = rank_for_newcomer(state.run, attributes, history, n, items, caps, context, because=because)
-        return noting_caps(table, 1, n, items, at_most)
+        note_caps(table.height, 1, n, items, at_most)
+        return table
 
     def predict(self, pairs: Any, *, context: Mapping[str, Any] | None = None) -> pl.DataFrame:
         """Scores of (user, item) pairs: a table with the columns user and item, or a list of pairs.
@@ -399,6 +432,17 @@ class Recommender:
             self._state, report = state_observing(self._fitted_state, self._folder, interactions, origin)
             n_new_items = len(self._state.run.data.items) - len(before.run.data.items)
         return replace(report, n_new_items=n_new_items)
+
+    def rows_to_observe(self, interactions: Any, *, origin: Origin | None = None) -> list[ObservedRow]:
+        """What `observe` would keep of a table, for `observe_each`; refused where it cannot be kept."""
+        return checked_rows(self._fitted_state, interactions, origin)
+
+    def observe_each(self, parts: Sequence[list[ObservedRow]]) -> list[ObserveReport]:
+        """The rows of several who observe at the same time, a report for each: one write makes all of them durable, or none of
+        them is kept."""
+        with self._changing:
+            self._state, reports = state_observing_each(self._fitted_state, self._folder, parts)
+        return reports
 
     @shows_progress
     def update(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -20,22 +21,12 @@ from gmlfm.recommender.observed import Observed
 from gmlfm.recommender.observed_times import times_on_the_scale
 from gmlfm.recommender.run_index import RunIndex
 from gmlfm.recommender.state import State
+from gmlfm.reports import ObserveReport as ObserveReport
 from gmlfm.runs import RunFolder
 from gmlfm.runs.event_lines import ObservedRow, is_time
 
 _ORIGIN = Origin("the observations")
 _NESTED = (list, tuple, set, frozenset, pl.Series)
-
-
-@dataclass(frozen=True)
-class ObserveReport:
-    """n: rows that count from now on; n_duplicates: rows that were known already; n_new_users: how many users neither the data
-    nor earlier observations had; n_new_items: how many items entered the catalogue with them."""
-
-    n: int = 0
-    n_duplicates: int = 0
-    n_new_users: int = 0
-    n_new_items: int = 0
 
 
 def observed_rows(index: RunIndex, interactions: Any, origin: Origin | None = None) -> list[ObservedRow]:
@@ -84,19 +75,34 @@ def state_observing(
     state: State, folder: RunFolder | None, interactions: Any, origin: Origin | None = None
 ) -> tuple[State, ObserveReport]:
     """The state with what is observed, which is on the disk then where there is a folder."""
+    rows = checked_rows(state, interactions, origin)
+    state, (report,) = state_observing_each(state, folder, [rows])
+    return state, report
+
+
+def checked_rows(state: State, interactions: Any, origin: Origin | None = None) -> list[ObservedRow]:
+    """As they are kept; what cannot be kept is refused, and what has no effect warned of."""
     rows = observed_rows(state.index, interactions, origin)
     _warn_without_history(state.run)
-    if folder is None:
-        fresh, report = new_rows(state.index, state.observed, rows)
-        return replace(state, observed=state.observed.plus(fresh)[0]), report
-    with folder.held_log() as log:
-        before = state.observed.following(log.observed())  # with others' rows
-        fresh, report = new_rows(state.index, before, rows)
-        observed = before.plus(fresh)[0]
-        if fresh:
-            log.append_observed(fresh)
+    return rows
+
+
+def state_observing_each(
+    state: State, folder: RunFolder | None, parts: Sequence[list[ObservedRow]]
+) -> tuple[State, list[ObserveReport]]:
+    """The state with the rows of several who observe, and a report for each: one write makes them durable together."""
+    with nullcontext() if folder is None else folder.held_log() as log:
+        observed = state.observed if log is None else state.observed.following(log.observed())  # with others' rows
+        reports, together = [], []
+        for rows in parts:
+            fresh, report = new_rows(state.index, observed, rows)
+            observed = observed.plus(fresh)[0]
+            reports.append(report)
+            together += fresh
+        if log is not None and together:
+            log.append_observed(together)
             observed = observed.noting(log.observed())
-    return replace(state, observed=observed), report
+    return replace(state, observed=observed), reports
 
 
 def _warn_without_history(run: FittedRun) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.arguments import id_of, ids_of
+from gmlfm.data.attributes import take
 from gmlfm.data.interop import as_frame
 from gmlfm.errors import DataError, OptionError
 from gmlfm.fitting import FittedRun
@@ -18,13 +20,28 @@ from gmlfm.models.base import UserSide
 from gmlfm.recommender.because import because_column, check_because
 from gmlfm.recommender.complete_history import asked_users, complete_history
 from gmlfm.recommender.observed import Observed
+from gmlfm.recommender.run_index import KnownUser
 from gmlfm.recommender.user_side import known_users, newcomer
 from gmlfm.retrieval import Cap, best_items
 from gmlfm.retrieval.threads import in_threads, scoring_threads
+from gmlfm.runs.event_lines import ObservedRow
 
 Ints = npt.NDArray[np.int32]
 Context = Mapping[str, Any] | None
 _USERS_PER_BLOCK = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """The best items of some users, user after user: whose each one is, by place among them; its number, score and rank from 1;
+    perhaps the number of the earlier item that adds most to it, -1 for none. known: by user, was he met in training?"""
+
+    places: npt.NDArray[np.int64]
+    items: Ints
+    scores: npt.NDArray[np.float64]
+    ranks: npt.NDArray[np.int64]
+    because: Ints | None
+    known: npt.NDArray[np.bool_]
 
 
 def rank_for_users(
@@ -39,43 +56,64 @@ def rank_for_users(
     because: bool = False,
 ) -> pl.DataFrame:
     """user, item, score, rank, known and perhaps title and because. A user of whom nothing is known gets what is popular."""
+    run = observed.index.run
     if because:
-        check_because(observed.index.run)
-    return pl.concat(_blocks(observed, users, n, items, caps, context, seen, because))
+        check_because(run)
+    ids = run.encoder.ids_given(users)
+
+    def table_of(start: int) -> pl.DataFrame:
+        block = list(users[start : start + _USERS_PER_BLOCK])
+        ranked = ranked_users(observed, block, n, items, caps, context, seen=seen, because=because)
+        of_users = ids.new_from_index(0, len(ranked.places)) if len(users) == 1 else ids[start + ranked.places]
+        return pl.DataFrame([of_users, *_columns(run, ranked), pl.Series("known", ranked.known[ranked.places])])
+
+    if len(users) <= _USERS_PER_BLOCK:
+        return table_of(0)
+    n_threads = scoring_threads() if run.model.scores_in_threads else 1
+    return pl.concat(in_threads(table_of, range(0, len(users), _USERS_PER_BLOCK), n_threads=n_threads))
 
 
-def _blocks(
+def ranked_users(
     observed: Observed,
-    users: Sequence[Any],
+    users: list[Any],
     n: int,
     items: Ints,
     caps: list[Cap],
     context: Context,
+    *,
     seen: bool,
-    because: bool,
-) -> Iterator[pl.DataFrame]:
+    because: bool = False,
+) -> Ranked:
+    """As `rank_for_users`, as numbers."""
     index, run = observed.index, observed.index.run
-    ids = run.encoder.ids_given(users)
+    asked = _asked_users(observed, users, context, with_had=not seen)
+    numbers, side = asked.numbers, asked.side
+    scores = run.model.score_all(side, items)
+    # Of whom nothing is known: neither the data nor anybody's observation has them.
+    is_nobody = numbers < 0
+    if side.history is not None:
+        is_nobody &= side.history.lengths == 0
+    if is_nobody.any():
+        scores[is_nobody] = index.popularity[items]
+    is_known = index.trained_users[numbers]
+    return _ranked(run, scores, items, n, [] if seen else asked.had, caps, is_known, side if because else None)
 
-    def ranked_block(start: int) -> pl.DataFrame:
-        block = list(users[start : start + _USERS_PER_BLOCK])
-        numbers = run.encoder.user_numbers(block)
-        left_out = [] if seen else _had_items(observed, block, numbers)
-        side = known_users(run, numbers, context, complete_history(observed, block, numbers))
-        scores = run.model.score_all(side, items)
-        # Of whom nothing is known: neither the data nor anybody's observation has them.
-        is_nobody = numbers < 0
-        if side.history is not None:
-            is_nobody &= side.history.lengths == 0
-        if is_nobody.any():
-            scores[is_nobody] = index.popularity[items]
-        ranked = _ranked(run, scores, items, n, left_out, caps, side if because else None)
-        place = ranked["place"].to_numpy()
-        is_known = pl.Series("known", index.trained_users[numbers[place]])
-        return ranked.with_columns(ids[start + place], is_known).select("user", pl.exclude("user", "place"))
 
-    n_threads = scoring_threads() if run.model.scores_in_threads else 1
-    return in_threads(ranked_block, range(0, len(users), _USERS_PER_BLOCK), n_threads=n_threads)
+def _asked_users(observed: Observed, users: list[Any], context: Context, *, with_had: bool) -> KnownUser:
+    """Some users as a model reads them, and what they had. One without a context is kept until they are observed again."""
+    run, is_kept = observed.index.run, len(users) == 1 and (context is None or context == {})
+    rows: tuple[ObservedRow, ...] = ()
+    if is_kept:
+        text = run.encoder.texts_of(users)[0]
+        rows = observed.rows_of(text)
+        kept = observed.index.users.get(text)
+        if kept is not None and kept.rows is rows:
+            return kept
+    numbers = run.encoder.user_numbers(users)
+    side = known_users(run, numbers, context, complete_history(observed, users, numbers))
+    had = _had_items(observed, users, numbers) if with_had or is_kept else []
+    asked = KnownUser(rows, numbers, had, side)
+    return observed.index.users.put(text, asked) if is_kept else asked
 
 
 def _had_items(observed: Observed, users: list[Any], numbers: npt.NDArray[np.int64]) -> list[Ints]:
@@ -113,9 +151,9 @@ def rank_for_newcomer(
         warnings.warn(message, stacklevel=3)
     user: UserSide = newcomer(run, attributes, chosen if len(chosen) else None, context)
     scores = run.model.score_all(user, items)
-    ranked = _ranked(run, scores, items, n, [chosen], caps, user if because else None)
-    no_ids = run.encoder.ids_of_users(np.full(ranked.height, -1))
-    return ranked.drop("place").insert_column(0, no_ids)
+    ranked = _ranked(run, scores, items, n, [chosen], caps, np.zeros(1, bool), user if because else None)
+    no_ids = run.encoder.ids_of_users(np.full(len(ranked.places), -1))
+    return pl.DataFrame([no_ids, *_columns(run, ranked)])
 
 
 def _ranked(
@@ -125,23 +163,29 @@ def _ranked(
     n: int,
     left_out: list[Ints],
     caps: list[Cap],
+    is_known: npt.NDArray[np.bool_],
     explained: UserSide | None,
-) -> pl.DataFrame:
-    """place: the row of scores (N, len(items)) that each line belongs to. explained: the users, for a column `because`."""
+) -> Ranked:
+    """Of scores (N, len(items)). explained: the users, where it is asked which of their earlier items adds most."""
     best = best_items(scores, items, n, left_out, caps)
     place, rank = np.nonzero(best.items >= 0)
-    chosen = best.items[place, rank]
+    earlier = None if explained is None else run.model.strongest_earlier(explained, best.items)[place, rank]
+    scores64 = best.scores[place, rank].astype(np.float64)
+    return Ranked(place, best.items[place, rank], scores64, rank + 1, earlier, is_known)
+
+
+def _columns(run: FittedRun, ranked: Ranked) -> list[pl.Series]:
+    """item, score, rank and perhaps title and because."""
     columns = [
-        pl.Series("place", place),
-        run.encoder.ids_of_items(chosen),
-        pl.Series("score", best.scores[place, rank].astype(np.float64)),
-        pl.Series("rank", rank + 1),
+        run.encoder.ids_of_items(ranked.items),
+        pl.Series("score", ranked.scores),
+        pl.Series("rank", ranked.ranks),
     ]
     if run.data.items.titles is not None:
-        columns.append(run.data.items.titles[chosen].alias("title"))
-    if explained is not None:
-        columns.append(because_column(run, run.model.strongest_earlier(explained, best.items)[place, rank]))
-    return pl.DataFrame(columns)
+        columns.append(take(run.data.items.titles, ranked.items).alias("title"))
+    if ranked.because is not None:
+        columns.append(because_column(run, ranked.because))
+    return columns
 
 
 def score_given_pairs(observed: Observed, pairs: Any, context: Context) -> pl.DataFrame:

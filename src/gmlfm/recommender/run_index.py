@@ -4,6 +4,7 @@ ranking."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -11,14 +12,48 @@ import numpy.typing as npt
 
 from gmlfm.evaluation.protocols import PositivesByUser
 from gmlfm.fitting import FittedRun
+from gmlfm.models.base import UserSide
+from gmlfm.recommender.memo import Memo
+from gmlfm.recommender.stock import Stock
+from gmlfm.retrieval import Cap
+from gmlfm.runs.event_lines import ObservedRow
 
 Ints = npt.NDArray[np.int32]
-_FEW = 8  # ids that are looked for one by one, instead of joining them with all there are
+
+
+_MOST_FILTERS, _MOST_USERS = 16, 16_384  # that are kept
+
+
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """What can be recommended by one stock, and what is to be said of it."""
+
+    stock: Stock
+    items: Ints
+    note: str
+
+
+@dataclass(frozen=True, eq=False)
+class KnownUser:
+    """A user without a context, as long as `rows` are what they were observed to do: their number, what they had, and what a
+    model reads of them."""
+
+    rows: tuple[ObservedRow, ...]
+    numbers: npt.NDArray[np.int64]
+    had: list[Ints]
+    side: UserSide
 
 
 class RunIndex:
+    """offers: by kind of candidates; filtered: by that and a filter, with the offer that they are of; caps: by field, at most
+    one of a group; users: by id. All of it goes with the run."""
+
     def __init__(self, run: FittedRun) -> None:
         self.run = run
+        self.offers = Memo[Offer](2)
+        self.filtered = Memo[tuple[Offer, Ints]](_MOST_FILTERS)
+        self.caps = Memo[Cap](_MOST_FILTERS)
+        self.users = Memo[KnownUser](_MOST_USERS)
 
     @cached_property
     def positives(self) -> PositivesByUser:
@@ -48,18 +83,15 @@ class RunIndex:
         is_candidate[np.array(self.run.extra_items, np.int64)] = True
         return np.flatnonzero(is_candidate).astype(np.int32)
 
-    @cached_property
+    @property
     def item_numbers(self) -> dict[str, int]:
         """By id, as text."""
-        return {item: number for number, item in enumerate(self.run.encoder.item_ids.to_list())}
+        return self.run.encoder.item_places
 
     def user_numbers(self, users: Iterable[str]) -> dict[str, int]:
         """By id, as text; -1 where the data do not have them."""
-        ids, encoder = list(users), self.run.encoder
-        if len(ids) <= _FEW:
-            places = ((user, encoder.user_ids.index_of(user)) for user in ids)
-            return {user: -1 if place is None else int(place) for user, place in places}
-        return dict(zip(ids, encoder.user_numbers(ids).tolist(), strict=True))
+        ids = list(users)
+        return dict(zip(ids, self.run.encoder.user_numbers(ids).tolist(), strict=True))
 
     def timed_rows(self, user: int) -> set[tuple[int, float]]:
         """What the data have of a user: item numbers, each with its time."""

@@ -26,14 +26,15 @@ def known_users(
     """Users by number, -1 for one whom the data do not have. history: what they did; without it, all that the data have."""
     if history is None and run.model.reads_history:
         history = run.histories.complete(numbers)
-    unknown = run.encoder.encode_part("user", None, pl.DataFrame(), 1)
     numbers32 = numbers.astype(np.int32)
     if len(run.encoded.user) == 0:  # everybody was forgotten
+        unknown = run.unknown_user
         ids, x = np.repeat(unknown.ids, len(numbers), 0), np.repeat(unknown.values, len(numbers), 0)
         return UserSide(numbers32, _with_context(run, AttributeTable(ids, x), context), history)
     ids, x = run.encoded.user.ids[numbers], run.encoded.user.values[numbers]
-    width = unknown.ids.shape[1]
     for row in np.flatnonzero(numbers < 0):
+        unknown = run.unknown_user
+        width = unknown.ids.shape[1]
         ids[row], x[row] = 0, 0.0
         ids[row, :width], x[row, :width] = unknown.ids[0], unknown.values[0]
     return UserSide(numbers32, _with_context(run, AttributeTable(ids, x), context), history)

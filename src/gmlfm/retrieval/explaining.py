@@ -112,10 +112,10 @@ class Explanation:
         labels = others.labels()
         named = [(labels[fields], value) for fields, value in others.by_fields().items()]
         if not events:
-            return _first_and_rest(named, most, "")
+            return first_and_rest(named, most, "")
         most = max(1, (most - 2) // 2)
         earlier = [(event_labels[item], value) for item, value in events.items()]
-        return _first_and_rest(earlier, most, " earlier item") + _first_and_rest(named, most, "")
+        return first_and_rest(earlier, most, " earlier item") + first_and_rest(named, most, "")
 
     def __str__(self) -> str:
         rows = [f"{value:+10.4f}  {terminal_text(label)}" for label, value in self.steps()]
@@ -139,7 +139,7 @@ def _listed(values: list[str]) -> str:
     return ", ".join(values) if rest <= 1 else f"{', '.join(values[:_MOST_VALUES])} and {rest} more"
 
 
-def _first_and_rest(named: list[tuple[str, float]], most: int, noun: str) -> list[tuple[str, float]]:
+def first_and_rest(named: list[tuple[str, float]], most: int, noun: str) -> list[tuple[str, float]]:
     """noun: what is counted in the rest, if not said by itself."""
     rest = named[most:]
     counted = f"{len(rest)} more{noun}{'s' if noun and len(rest) > 1 else ''}"

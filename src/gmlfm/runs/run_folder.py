@@ -23,6 +23,7 @@ from gmlfm.runs.event_lines import BACK, FORGOT, SOLD, Event, ObservedRow
 from gmlfm.runs.events import EventLog, forgetting_of, forgotten_users, last_number, marks_of
 from gmlfm.runs.generation import load_run, save_run
 from gmlfm.runs.layout import (
+    ABOUT,
     EVENTS,
     OLD_MODEL,
     OLD_STOCK,
@@ -49,6 +50,8 @@ class RunFolder:
         self.about: dict[str, Any] = {}
         self.replaces_damage = False  # a run that cannot be read any more, which a training was told to replace
         self._log = EventLog(self.path / EVENTS)
+        self._seen: tuple[tuple[int, ...], str] | None = None  # run.json as a file, and its check
+        self._marks: tuple[list[Event], dict[str, str]] = [], {}
 
     def twin(self) -> RunFolder:
         """The same folder, for somebody who reads and writes it independently; what was read of the log is shared."""
@@ -69,8 +72,11 @@ class RunFolder:
         return run
 
     def marks(self) -> dict[str, str]:
-        """By item: was it marked sold or back last?"""
-        return marks_of(self._events())
+        """By item: was it marked sold or back last? Not to be changed."""
+        events = self._events()
+        if not events or len(events) != len(self._marks[0]) or events[-1] is not self._marks[0][-1]:
+            self._marks = events, marks_of(events)
+        return self._marks[1]
 
     def mark(self, items: list[str], kind: str) -> dict[str, str]:
         """Record items as sold or back; returns all marks, others' included. It is on the disk then."""
@@ -102,7 +108,15 @@ class RunFolder:
 
     def is_current(self) -> bool:
         """Whether the run is the one that was read or written here last."""
-        return bool(read_about(self.path)["check"] == self.about.get("check"))
+        try:
+            file = (self.path / ABOUT).stat()
+        except OSError:
+            return bool(read_about(self.path)["check"] == self.about.get("check"))
+        # run.json is never written to, only replaced: one that is the same file has the same content.
+        same = (file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns, file.st_ctime_ns)
+        if self._seen is None or self._seen[0] != same:
+            self._seen = same, str(read_about(self.path)["check"])
+        return self._seen[1] == self.about.get("check")
 
     def save(
         self,

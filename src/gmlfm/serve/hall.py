@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any, cast
@@ -15,7 +15,7 @@ import psutil
 from fastapi import Depends, Query, Request, Response
 
 from gmlfm.errors import GmlfmError, did_you_mean
-from gmlfm.serve.hosting import Host, Served
+from gmlfm.serve.hosting import Host, Served, Waiting
 from gmlfm.serve.logs import log
 from gmlfm.serve.meeting import call_for_reload, reload_call
 from gmlfm.serve.metrics import Metrics, leave
@@ -63,14 +63,21 @@ class Hall:
         host = self.host(name)
         return await self._done(self._rewriting, lambda: _as_json(change(host)), None)
 
+    async def observe(
+        self, name: str | None, rows: Sequence[Mapping[str, Any]], answer: Callable[[Host, Waiting], Any]
+    ) -> Response:
+        """As `write`; rows that wait at the same time are written together."""
+        host = self.host(name)
+        self._refuse_if_full()  # what is refused must not wait to be written
+        waiting = host.wait_to_observe(rows)
+        return await self._done(self._writing, lambda: _as_json(answer(host, waiting)), self.options.timeout)
+
     async def aside(self, work: Callable[[], Any]) -> Any:
         """What may take long and is no question: a reload."""
         return await asyncio.to_thread(work)
 
     async def _done(self, pool: ThreadPoolExecutor, work: Callable[[], bytes], timeout: float | None) -> Response:
-        if self.n_in_flight >= self.options.max_in_flight:
-            self.metrics.refused("full")
-            raise full(f"{self.n_in_flight} questions are being answered, and that is the most at once")
+        self._refuse_if_full()
         self.n_in_flight += 1
         future = asyncio.wrap_future(_submitted(pool, work))
         future.add_done_callback(self._has_left)  # a question that took too long counts until its thread is free
@@ -80,6 +87,11 @@ class Hall:
             self.metrics.refused("timeout")
             raise Problem(504, f"the answer took more than {timeout:g} seconds; ask for less.") from None
         return Response(body, media_type="application/json")
+
+    def _refuse_if_full(self) -> None:
+        if self.n_in_flight >= self.options.max_in_flight:
+            self.metrics.refused("full")
+            raise full(f"{self.n_in_flight} questions are being answered, and that is the most at once")
 
     def _has_left(self, future: asyncio.Future[bytes]) -> None:
         self.n_in_flight -= 1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gmlfm.recommender.observing import ObserveReport
 from gmlfm.runs.description import read_about
 from gmlfm.runs.layout import ABOUT, EVENTS
 from gmlfm.serve.catalogue import Catalogue
+from gmlfm.serve.notes import noted
 from gmlfm.serve.problems import Problem
 
 _Mark = tuple[int, int, int] | None
@@ -35,6 +37,20 @@ class Served:
         return Catalogue(self.recommender.observed.index)
 
 
+@dataclass(eq=False)
+class Waiting:
+    """Rows that wait to be observed, and then what came of them."""
+
+    rows: Sequence[Mapping[str, Any]]
+    notes: list[str] = field(default_factory=list)
+    report: ObserveReport | None = None
+    error: Exception | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.report is not None or self.error is not None
+
+
 class Host:
     """A served run. folder: where it lies; None for a Recommender that was never saved.
 
@@ -46,6 +62,7 @@ class Host:
         self.problem: str | None = None  # why the folder as it is now is not what is served
         self._model: Any = None
         self._following, self._replacing = threading.Lock(), threading.Lock()
+        self._waiting: deque[Waiting] = deque()
         self._mark: _Mark = None
         self._log_is_read = True
         self._served = self._of(recommender)
@@ -112,9 +129,38 @@ class Host:
         with self._following:
             self._served, self._mark, self.problem = served, None, None
 
-    def observe(self, rows: Sequence[Mapping[str, Any]]) -> ObserveReport:
-        with self._writing_in_folder():
-            return self._served.recommender.observe(list(rows))
+    def wait_to_observe(self, rows: Sequence[Mapping[str, Any]]) -> Waiting:
+        waiting = Waiting(rows)
+        self._waiting.append(waiting)
+        return waiting
+
+    def observe(self, waiting: Waiting) -> ObserveReport:
+        """These rows and all that wait by now, unless others took these with them: making a hundred rows durable takes as long
+        as making one. Each is refused by itself. In the writing thread alone."""
+        if not waiting.is_done:
+            self._observe([self._waiting.popleft() for _ in range(len(self._waiting))])
+        if waiting.error is not None:
+            raise waiting.error
+        assert waiting.report is not None
+        return waiting.report
+
+    def _observe(self, together: Sequence[Waiting]) -> None:
+        recommender, accepted = self._served.recommender, []
+        for waiting in together:
+            try:
+                with noted() as waiting.notes:
+                    accepted.append((waiting, recommender.rows_to_observe(list(waiting.rows))))
+            except Exception as error:
+                waiting.error = error
+        try:
+            with self._writing_in_folder():
+                reports = recommender.observe_each([rows for _, rows in accepted])
+        except Exception as error:
+            for waiting, _ in accepted:
+                waiting.error = error
+            return
+        for (waiting, _), report in zip(accepted, reports, strict=True):
+            waiting.report = report
 
     def mark(self, sold: list[Any], back: list[Any]) -> None:
         recommender = self.current().recommender

@@ -9,6 +9,7 @@ import numpy as np
 
 from gmlfm.arguments import whole_number
 from gmlfm.errors import OptionError
+from gmlfm.recommender.because import because_column
 from gmlfm.recommender.candidates import fulfils
 from gmlfm.retrieval.explaining import ALIKE, Explanation
 from gmlfm.serve.contracts import ExplainRequest, RecommendRequest, ScoreRequest, SimilarRequest, Whom
@@ -28,22 +29,35 @@ def recommended(served: Served, asked: RecommendRequest, max_n: int) -> Answer:
         "at_most": asked.caps or None,
         "because": asked.because,
     }
-    recommender = served.recommender
     with noted() as notes:
         if is_newcomer(asked):
             if asked.seen:
                 raise OptionError("seen goes with user only: what somebody new chose is always left out.")
-            table = recommender.recommend_for(asked.attributes, asked.history or (), n, **choices)
+            items, known = _for_newcomer(served, asked, n, choices), None
         else:
-            table = recommender.recommend([asked.user], n, seen=asked.seen, **choices)
-    ids = table["item"].to_list()
-    cards = served.catalogue.cards(served.catalogue.numbers_of(ids))
-    items = [{**card, "score": score} for card, score in zip(cards, table["score"].to_list(), strict=True)]
-    if asked.because:
-        for item, earlier in zip(items, table["because"].to_list(), strict=True):
-            item["because"] = None if earlier is None else str(earlier)
-    known = bool(table["known"][0]) if "known" in table.columns and table.height else None
+            items, known = _for_user(served, asked, n, choices)
     return {"items": items, "known": known, "notes": notes}
+
+
+def _for_user(served: Served, asked: RecommendRequest, n: int, choices: Mapping[str, Any]) -> tuple[list[Answer], bool]:
+    """By numbers, without a table on the way: this is what is asked most."""
+    ranked = served.recommender.ranked(asked.user, n, seen=asked.seen, **choices)
+    earlier = None if ranked.because is None else because_column(served.recommender.fitted, ranked.because).to_list()
+    return _scored_cards(served, ranked.items.tolist(), ranked.scores.tolist(), earlier), bool(ranked.known[0])
+
+
+def _for_newcomer(served: Served, asked: RecommendRequest, n: int, choices: Mapping[str, Any]) -> list[Answer]:
+    table = served.recommender.recommend_for(asked.attributes, asked.history or (), n, **choices)
+    earlier = table["because"].to_list() if asked.because else None
+    return _scored_cards(served, served.catalogue.numbers_of(table["item"].to_list()), table["score"].to_list(), earlier)
+
+
+def _scored_cards(served: Served, numbers: list[int], scores: list[float], earlier: list[Any] | None) -> list[Answer]:
+    items = [{**card, "score": score} for card, score in zip(served.catalogue.cards(numbers), scores, strict=True)]
+    if earlier is not None:
+        for item, name in zip(items, earlier, strict=True):
+            item["because"] = None if name is None else str(name)
+    return items
 
 
 def scored(served: Served, asked: ScoreRequest, max_n: int) -> Answer:

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.config import STARTUP_FAILURE
@@ -53,6 +54,7 @@ def serve(
     """Until SIGTERM or Ctrl-C. announce: called with the address once requests are taken."""
     for folder in folders:
         read_about(Path(folder))  # before the port is taken: a folder that is no run is told of at once
+    answer_in_one_thread()
     with contextlib.closing(_listening(host, port)) as listener:
         url = _url(host, listener)
         if workers == 1:
@@ -70,6 +72,11 @@ def serve(
                 if not workers_met(Path(meeting)) and (Path(meeting) / _FAILURE).exists():
                     raise DataError((Path(meeting) / _FAILURE).read_text(encoding="utf-8"))
         log(options.log, "stop")
+
+
+def answer_in_one_thread() -> None:
+    """Answers are made side by side; the threads of one that met after every operation would wait for each other."""
+    torch.set_num_threads(1)
 
 
 def check_exposure(host: str, options: ServeOptions, *, insecure: bool = False) -> None:
@@ -185,6 +192,7 @@ def _worker_app(folders: Sequence[str], options: ServeOptions, model: Any) -> Fa
     """In a process of its own. A terminal that is closed signals all of them, and only the first one acts on it."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     threading.Thread(target=_stop_with_parent, daemon=True).start()
+    answer_in_one_thread()
     try:
         return create_app(folders, options, model=model)
     except GmlfmError as error:

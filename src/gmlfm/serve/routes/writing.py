@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Response
 
 from gmlfm.serve import contracts
 from gmlfm.serve.hall import InHall, RunName
-from gmlfm.serve.hosting import Host
+from gmlfm.serve.hosting import Host, Waiting
 from gmlfm.serve.notes import noted
 from gmlfm.serve.problems import Problem
 from gmlfm.serve.questions import Answer, stamped
@@ -22,12 +22,13 @@ router = APIRouter(tags=["writing"])
 async def events(asked: contracts.EventsRequest, hall: InHall, run: RunName = None) -> Response:
     rows = [row.model_dump(exclude_none=True) for row in asked.events]
 
-    def observe(host: Host) -> Answer:
-        report = host.observe(rows)
+    def observe(host: Host, waiting: Waiting) -> Answer:
+        report = host.observe(waiting)
         hall.metrics.add("gmlfm_events_total", report.n)
-        return {"kept": report.n, "duplicates": report.n_duplicates, "new_users": report.n_new_users}
+        counts = {"kept": report.n, "duplicates": report.n_duplicates, "new_users": report.n_new_users}
+        return stamped({**counts, "notes": waiting.notes}, host.served)
 
-    return await hall.write(run, _noting(observe))
+    return await hall.observe(run, rows, observe)
 
 
 @router.post("/availability", response_model=contracts.AvailabilityAnswer, summary="Items that are sold, or back")
