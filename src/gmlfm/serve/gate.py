@@ -180,7 +180,7 @@ class _Passage:
         """Its pattern, which names nobody."""
         route: Any = self.scope.get("route")
         path = getattr(route, "path", None)
-        return str(path) if path is not None else ("/static" if self.scope["path"].startswith("/static/") else "other")
+        return str(path).replace(":path", "") if path is not None else ("/static" if self.scope["path"].startswith("/static/") else "other")
 
 
 def _method(scope: Scope) -> str:

@@ -32,6 +32,7 @@ export async function view(place, asked) {
 
   async function draw(change = {}) {
     select.value = shown.color;
+    drawing.setAttribute("aria-busy", "true");
     try {
       if (!shown.points || "color" in change) {
         if (!shown.points) note.replaceChildren(loading("Drawing the map; the first time takes some seconds ..."));
@@ -45,6 +46,8 @@ export async function view(place, asked) {
       tell();
     } catch (error) {
       note.replaceChildren(problem(error, () => draw(change)));
+    } finally {
+      drawing.removeAttribute("aria-busy");
     }
   }
 
