@@ -76,8 +76,8 @@ def serve(
 
 
 def prepare_process() -> None:
-    """Before a run is loaded. Answers are made side by side: the threads of one that met after every operation would wait for each
-    other. And the collector does not look through all loaded modules again and again, which stops every answer meanwhile."""
+    """Before a run is loaded. Answers are made side by side: the threads of one that met after every operation would wait for
+    each other. And the collector does not look through all loaded modules again and again, which stops every answer."""
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()
