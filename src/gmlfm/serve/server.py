@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import ipaddress
 import multiprocessing
 import os
@@ -54,7 +55,7 @@ def serve(
     """Until SIGTERM or Ctrl-C. announce: called with the address once requests are taken."""
     for folder in folders:
         read_about(Path(folder))  # before the port is taken: a folder that is no run is told of at once
-    answer_in_one_thread()
+    prepare_process()
     with contextlib.closing(_listening(host, port)) as listener:
         url = _url(host, listener)
         if workers == 1:
@@ -74,9 +75,12 @@ def serve(
         log(options.log, "stop")
 
 
-def answer_in_one_thread() -> None:
-    """Answers are made side by side; the threads of one that met after every operation would wait for each other."""
+def prepare_process() -> None:
+    """Before a run is loaded. Answers are made side by side: the threads of one that met after every operation would wait for
+    each other. And the collector does not look through all loaded modules again and again, which stops every answer."""
     torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()
 
 
 def check_exposure(host: str, options: ServeOptions, *, insecure: bool = False) -> None:
@@ -192,7 +196,7 @@ def _worker_app(folders: Sequence[str], options: ServeOptions, model: Any) -> Fa
     """In a process of its own. A terminal that is closed signals all of them, and only the first one acts on it."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     threading.Thread(target=_stop_with_parent, daemon=True).start()
-    answer_in_one_thread()
+    prepare_process()
     try:
         return create_app(folders, options, model=model)
     except GmlfmError as error:
