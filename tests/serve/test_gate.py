@@ -206,7 +206,7 @@ def test_who_sends_slowly_is_given_up_and_keeps_nobody_waiting(run_folder: Path)
     sent = post(app, pieces())
     assert sent.status == 408
     assert "did not come within 0.05 seconds" in sent.detail
-    assert app.state.hall.n_in_flight == 0
+    assert app.state.service.n_in_flight == 0
 
 
 @pytest.mark.parametrize(
@@ -266,15 +266,15 @@ def test_other_methods_are_refused(reader: TestClient) -> None:
 
 def test_beyond_the_most_at_once_it_answers_503(run_folder: Path) -> None:
     with client_of(run_folder, max_in_flight=1, threads=1) as client:
-        hall, began, may_end = client.app.state.hall, threading.Event(), threading.Event()  # type: ignore[attr-defined]
-        real = hall.default.current
+        service, began, may_end = client.app.state.service, threading.Event(), threading.Event()  # type: ignore[attr-defined]
+        real = service.default.current
 
         def slow() -> Any:
             began.set()
             assert may_end.wait(60)
             return real()
 
-        hall.default.current = slow
+        service.default.current = slow
         answers: list[Any] = []
         asker = threading.Thread(target=lambda: answers.append(client.get("/schema")))
         asker.start()
@@ -292,9 +292,9 @@ def test_beyond_the_most_at_once_it_answers_503(run_folder: Path) -> None:
 
 def test_an_answer_that_takes_too_long_is_given_up_and_keeps_its_place(run_folder: Path) -> None:
     with client_of(run_folder, timeout=0.05, max_in_flight=1) as client:
-        hall, may_end = client.app.state.hall, threading.Event()  # type: ignore[attr-defined]
-        real = hall.default.current
-        hall.default.current = lambda: may_end.wait(60) and real()
+        service, may_end = client.app.state.service, threading.Event()  # type: ignore[attr-defined]
+        real = service.default.current
+        service.default.current = lambda: may_end.wait(60) and real()
         assert client.get("/schema").status_code == 504
         assert client.get("/schema").status_code == 503, "its thread is still at work"
         may_end.set()
@@ -306,7 +306,7 @@ def test_a_failure_of_its_own_is_logged_without_what_was_asked(run_folder: Path,
         def fail() -> Any:
             raise RuntimeError("about a secret user")
 
-        client.app.state.hall.default.current = fail  # type: ignore[attr-defined]
+        client.app.state.service.default.current = fail  # type: ignore[attr-defined]
         response = client.get("/users/somebody")
         assert response.status_code == 500
         assert response.headers["content-type"] == "application/problem+json"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fastapi.testclient import TestClient
 
-from gmlfm.serve.metrics import Metrics, as_text, gathered, leave
+from gmlfm.serve.metrics import Metrics, as_text, gathered, share_figures
 
 LINE = re.compile(r'[a-z_]+(\{[a-z_]+="(?:[^"\\\n]|\\.)*"(,[a-z_]+="(?:[^"\\\n]|\\.)*")*\})? [-+0-9.e]+|# (HELP|TYPE) .+')
 
@@ -51,7 +51,7 @@ def test_workers_figures_are_summed(tmp_path: Path) -> None:
     here.refused("full")
     elsewhere.refused("full")
     elsewhere.refused("token")
-    leave(here.as_list(), tmp_path)
+    share_figures(here.as_list(), tmp_path)
     (tmp_path / "figures-1.json").write_text(json.dumps(elsewhere.as_list()))
     (tmp_path / "figures-2.json").write_text("{half")
     elsewhere.add("gmlfm_in_flight", 5)

@@ -16,11 +16,11 @@ from gmlfm import __version__
 from gmlfm.recommender import Recommender
 from gmlfm.serve.describing import description
 from gmlfm.serve.gate import Gate
-from gmlfm.serve.hall import Hall
 from gmlfm.serve.hosting import Host, warm
 from gmlfm.serve.options import ServeOptions
 from gmlfm.serve.problems import HANDLERS, Problem
 from gmlfm.serve.routes import ROUTERS
+from gmlfm.serve.service import Service
 
 _STATIC = Path(__file__).parent / "static"
 _ABOUT = "Recommendations of a trained run, what they consist of, and what users just did."
@@ -35,15 +35,15 @@ def create_app(runs: Runs, options: ServeOptions | None = None, *, model: Any = 
     """
     options = options or ServeOptions()
     given = [runs] if isinstance(runs, Recommender | str | Path) else list(runs)
-    hall = Hall(_hosts(given, model), options)
+    service = Service(_hosts(given, model), options)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with hall.open():
+        async with service.open():
             yield
 
     app = FastAPI(title="gmlfm", version=__version__, description=_ABOUT, lifespan=lifespan, docs_url=None, redoc_url=None)
-    app.state.hall = hall
+    app.state.service = service
     app.openapi = lambda: description(app)  # type: ignore[method-assign]
     for router in ROUTERS:
         app.include_router(router)
@@ -52,7 +52,7 @@ def create_app(runs: Runs, options: ServeOptions | None = None, *, model: Any = 
     app.add_api_route("/static/plotly.min.js", _plotly, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=_STATIC), "static")
     app.add_api_route("/", _page, include_in_schema=False)
-    app.add_middleware(Gate, hall=hall)
+    app.add_middleware(Gate, service=service)
     return app
 
 

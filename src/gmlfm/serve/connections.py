@@ -13,11 +13,11 @@ class Config(uvicorn.Config):
     """head_timeout: seconds from the first byte of a request's head, or from the connection, to the head's end."""
 
     def __init__(self, app: Any, *, head_timeout: float, **options: Any) -> None:
-        super().__init__(app, http=PatientProtocol, **options)
+        super().__init__(app, http=HeadTimeoutProtocol, **options)
         self.head_timeout = head_timeout
 
 
-class PatientProtocol(H11Protocol):
+class HeadTimeoutProtocol(H11Protocol):
     """Patient with heads for so long."""
 
     config: Config

@@ -9,9 +9,9 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gmlfm.serve.hall import Hall
 from gmlfm.serve.logs import log_failure, log_request
 from gmlfm.serve.problems import MEDIA_TYPE, Problem, problem_body
+from gmlfm.serve.service import Service
 
 # Plotly writes style attributes into its charts, so styles, and nothing else, may stand in the page.
 _CSP = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"
@@ -32,9 +32,9 @@ _TIMEOUT_STATUS, _GONE = 408, 499  # the latter in figures alone: nobody is ther
 class Gate:
     """One layer of plain ASGI around the application: each more costs every request."""
 
-    def __init__(self, app: ASGIApp, hall: Hall) -> None:
-        self.app, self.hall = app, hall
-        options = hall.options
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self.service = app, service
+        options = service.options
         self._token = None if options.token is None else options.token.encode()
         self._write_token = None if options.write_token is None else options.write_token.encode()
         self._hosts = {name.encode() for name in options.hosts}
@@ -62,11 +62,11 @@ class Gate:
             if may_write:
                 return
             if may_read:
-                self.hall.metrics.refused("token")
+                self.service.metrics.refused("token")
                 raise Problem(403, "this token may read alone; what changes something needs the writing token.")
         elif may_read or may_write or (self._token is None and not is_writing):
             return
-        self.hall.metrics.refused("token")
+        self.service.metrics.refused("token")
         what = "the token is wrong" if given else "a token is needed"
         raise Problem(401, f"{what}; send it as Authorization: Bearer TOKEN.", {"WWW-Authenticate": "Bearer"})
 
@@ -74,13 +74,13 @@ class Gate:
         """No page elsewhere may ask in its reader's name, also not by a host name of its own that leads here."""
         host = headers.get(b"host", b"")
         if self._hosts and _name_of(host.lower()) not in self._hosts:
-            self.hall.metrics.refused("host")
+            self.service.metrics.refused("host")
             raise Problem(403, "this host name is not one of the service's; address it by the name that it was given.")
         origin = headers.get(b"origin")
         is_foreign = origin is not None and origin.partition(b"://")[2] != host
         is_foreign |= headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site") and not is_page
         if is_foreign:
-            self.hall.metrics.refused("cross-site")
+            self.service.metrics.refused("cross-site")
             raise Problem(403, "a page of another site asked; only pages of this service may.")
 
 
@@ -97,7 +97,7 @@ class _Passage:
         self._body: bytes | None = None
 
     async def run(self) -> None:
-        hall, scope = self.gate.hall, self.scope
+        service, scope = self.gate.service, self.scope
         headers = dict(scope["headers"])
         try:
             self.gate.check(scope, headers)
@@ -110,7 +110,7 @@ class _Passage:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            log_failure(hall.options.log, self._route(), error)
+            log_failure(service.options.log, self._route(), error)
             if not self.status:
                 await self._refuse(
                     Problem(500, "the service failed at this request, which is its own fault; its log says where.")
@@ -118,12 +118,12 @@ class _Passage:
         finally:
             seconds = time.perf_counter() - self.begun
             route = self._route()
-            hall.metrics.answered(route, _method(scope), self.status, seconds)
-            log_request(hall.options.log, route, _method(scope), self.status, seconds)
+            service.metrics.answered(route, _method(scope), self.status, seconds)
+            log_request(service.options.log, route, _method(scope), self.status, seconds)
 
     async def _whole_body(self, headers: dict[bytes, bytes]) -> bytes:
         """Read before anything else is begun, so that who sends slowly keeps nobody else waiting."""
-        limit = self.gate.hall.options.max_body
+        limit = self.gate.service.options.max_body
         declared = headers.get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > limit:
             raise self._too_large(limit)
@@ -131,7 +131,7 @@ class _Passage:
             return b""
         pieces, size = [], 0
         try:
-            async with asyncio.timeout(self.gate.hall.options.timeout):
+            async with asyncio.timeout(self.gate.service.options.timeout):
                 while True:
                     message = await self._receive()
                     if message["type"] == "http.disconnect":
@@ -144,14 +144,14 @@ class _Passage:
                     if not message.get("more_body"):
                         return b"".join(pieces)
         except TimeoutError:
-            self.gate.hall.metrics.refused("slow")
-            seconds = self.gate.hall.options.timeout
+            self.gate.service.metrics.refused("slow")
+            seconds = self.gate.service.options.timeout
             raise Problem(
                 _TIMEOUT_STATUS, f"the body did not come within {seconds:g} seconds.", {"Connection": "close"}
             ) from None
 
     def _too_large(self, limit: int) -> Problem:
-        self.gate.hall.metrics.refused("large")
+        self.gate.service.metrics.refused("large")
         return Problem(413, f"the body has more than {limit:,} bytes, the most that is read.", {"Connection": "close"})
 
     async def receive(self) -> Message:
@@ -180,7 +180,9 @@ class _Passage:
         """Its pattern, which names nobody."""
         route: Any = self.scope.get("route")
         path = getattr(route, "path", None)
-        return str(path).replace(":path", "") if path is not None else ("/static" if self.scope["path"].startswith("/static/") else "other")
+        if path is not None:
+            return str(path).replace(":path", "")
+        return "/static" if self.scope["path"].startswith("/static/") else "other"
 
 
 def _method(scope: Scope) -> str:

@@ -1,4 +1,4 @@
-"""What happened, for Prometheus. Several workers leave their figures where they meet, and each answers with the sums."""
+"""What happened, for Prometheus. Workers write their figures to a folder that they share; each answers with the sums."""
 
 from __future__ import annotations
 
@@ -57,20 +57,20 @@ class Metrics:
             return [[name, labels, value] for (name, labels), value in self._counts.items()]
 
 
-def leave(figures: list[list[Any]], meeting: Path) -> None:
+def share_figures(figures: list[list[Any]], shared_folder: Path) -> None:
     """For the other workers; the file stays when the process ends, so that no sum goes back."""
-    write_text(meeting / f"figures-{os.getpid()}.json", json.dumps(figures))
+    write_text(shared_folder / f"figures-{os.getpid()}.json", json.dumps(figures))
 
 
-def workers_met(meeting: Path) -> bool:
-    """Whether a worker ever got so far as to leave figures."""
-    return any(meeting.glob("figures-*.json"))
+def workers_seen(shared_folder: Path) -> bool:
+    """Whether a worker ever got so far as to write figures."""
+    return any(shared_folder.glob("figures-*.json"))
 
 
-def gathered(figures_here: list[list[Any]], meeting: Path | None) -> tuple[list[list[Any]], int]:
+def gathered(figures_here: list[list[Any]], shared_folder: Path | None) -> tuple[list[list[Any]], int]:
     """With those of the other workers, and how many workers live; of dead ones what they counted stays, and no gauge."""
     figures, n = list(figures_here), 1
-    for path in sorted(meeting.glob("figures-*.json")) if meeting is not None else []:
+    for path in sorted(shared_folder.glob("figures-*.json")) if shared_folder is not None else []:
         if path.name == f"figures-{os.getpid()}.json":
             continue
         try:

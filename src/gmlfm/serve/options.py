@@ -1,4 +1,4 @@
-"""How the service is run: limits, tokens, and where workers meet."""
+"""How the service is run: limits, tokens, and what workers share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ServeOptions:
     max_body: bytes of a request; max_n: items asked for at once; timeout: seconds for a body to come, and for an answer to be
     made; max_in_flight: questions in a process at once, beyond which it answers 503; threads: that answer them.
     hosts: names that a request may address, any where it is empty (a page elsewhere can make a name of its own lead here).
-    log: requests | errors | none. meeting: a folder where several workers tell each other of reloads and figures.
+    log: requests | errors | none. shared_folder: a folder where several workers tell each other of reloads and figures.
     """
 
     token: str | None = field(default=None, repr=False)
@@ -27,4 +27,4 @@ class ServeOptions:
     threads: int = 2
     hosts: tuple[str, ...] = ()
     log: str = "errors"
-    meeting: Path | None = None
+    shared_folder: Path | None = None

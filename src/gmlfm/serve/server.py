@@ -30,9 +30,9 @@ from gmlfm.runs.description import read_about
 from gmlfm.serve.app import create_app
 from gmlfm.serve.connections import Config
 from gmlfm.serve.logs import log
-from gmlfm.serve.meeting import call_for_reload
-from gmlfm.serve.metrics import workers_met
+from gmlfm.serve.metrics import workers_seen
 from gmlfm.serve.options import ServeOptions
+from gmlfm.serve.workers import ask_for_reload
 from gmlfm.storage import write_text
 
 _BACKLOG = 2048
@@ -64,14 +64,14 @@ def serve(
             log(options.log, "start", workers=1)
             _Server(_config(app, options), app).run(sockets=[listener])
         else:
-            with tempfile.TemporaryDirectory(prefix="gmlfm-serve-") as meeting:
-                options = replace(options, meeting=Path(meeting))
+            with tempfile.TemporaryDirectory(prefix="gmlfm-serve-") as shared_folder:
+                options = replace(options, shared_folder=Path(shared_folder))
                 app_of = partial(_worker_app, [str(Path(folder).absolute()) for folder in folders], options, model)
                 announce(url)
                 log(options.log, "start", workers=workers)
-                _Workers(_config(app_of, options, workers), [listener], Path(meeting)).run()
-                if not workers_met(Path(meeting)) and (Path(meeting) / _FAILURE).exists():
-                    raise DataError((Path(meeting) / _FAILURE).read_text(encoding="utf-8"))
+                _Workers(_config(app_of, options, workers), [listener], Path(shared_folder)).run()
+                if not workers_seen(Path(shared_folder)) and (Path(shared_folder) / _FAILURE).exists():
+                    raise DataError((Path(shared_folder) / _FAILURE).read_text(encoding="utf-8"))
         log(options.log, "stop")
 
 
@@ -155,7 +155,7 @@ class _Server(uvicorn.Server):
         handlers = {
             signal.SIGINT: self.handle_exit,
             signal.SIGTERM: self.handle_exit,
-            signal.SIGHUP: lambda number, frame: self._app.state.hall.hang_up(),
+            signal.SIGHUP: lambda number, frame: self._app.state.service.reload_soon(),
         }
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         try:
@@ -168,9 +168,9 @@ class _Server(uvicorn.Server):
 class _Workers(Multiprocess):
     """SIGHUP asks the workers to reload, which replaces no process."""
 
-    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], meeting: Path) -> None:
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], shared_folder: Path) -> None:
         super().__init__(config, sockets)
-        self._meeting = meeting
+        self._shared_folder = shared_folder
         self._next_start = 0.0
 
     def keep_subprocess_alive(self) -> None:
@@ -179,7 +179,7 @@ class _Workers(Multiprocess):
         for place, worker in enumerate(self.processes):
             if self.should_exit.is_set() or worker.process.is_alive():
                 continue
-            if worker.exitcode == STARTUP_FAILURE and not workers_met(self._meeting):
+            if worker.exitcode == STARTUP_FAILURE and not workers_seen(self._shared_folder):
                 self.should_exit.set()
                 return
             # Where others serve a run that stands in the folder no more, a new worker fails, again and again.
@@ -189,7 +189,7 @@ class _Workers(Multiprocess):
                 self.processes[place].start()
 
     def handle_hup(self) -> None:
-        call_for_reload(self._meeting)
+        ask_for_reload(self._shared_folder)
 
 
 def _worker_app(folders: Sequence[str], options: ServeOptions, model: Any) -> FastAPI:
@@ -200,8 +200,8 @@ def _worker_app(folders: Sequence[str], options: ServeOptions, model: Any) -> Fa
     try:
         return create_app(folders, options, model=model)
     except GmlfmError as error:
-        assert options.meeting is not None
-        write_text(options.meeting / _FAILURE, str(error))
+        assert options.shared_folder is not None
+        write_text(options.shared_folder / _FAILURE, str(error))
         sys.exit(STARTUP_FAILURE)  # which no new process would mend
 
 

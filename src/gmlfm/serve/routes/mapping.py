@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from gmlfm.serve import contracts, mapping, questions
-from gmlfm.serve.hall import InHall, RunName
 from gmlfm.serve.hosting import Served
 from gmlfm.serve.mapping import MapDrawing
+from gmlfm.serve.service import InService, RunName
 
 router = APIRouter(tags=["map"])
 Items = Annotated[Sequence[str], Query(max_length=mapping.MOST_ASKED, description="ids, repeated or with commas between them")]
@@ -25,15 +25,15 @@ def _with_drawing(question: Callable[[Served, MapDrawing], Any]) -> Callable[[Se
 
 @router.get("/map", response_model=contracts.MapAnswer, summary="A sample of items in two dimensions")
 async def item_map(
-    hall: InHall,
+    service: InService,
     n: Annotated[int, Query(ge=1, le=mapping.MOST_POINTS, description="how many items are shown")] = 2_000,
     color: Annotated[str | None, Query(max_length=200, description="an item field")] = None,
     items: Items = (),
     run: RunName = None,
 ) -> Response:
-    return await hall.answer(run, _with_drawing(lambda served, drawing: mapping.map_of(served, drawing, n, color, items)))
+    return await service.answer(run, _with_drawing(lambda served, drawing: mapping.map_of(served, drawing, n, color, items)))
 
 
 @router.get("/map/place", response_model=contracts.MapPlaces, summary="Where items stand on the map")
-async def places(hall: InHall, items: Items = (), run: RunName = None) -> Response:
-    return await hall.answer(run, _with_drawing(lambda served, drawing: mapping.places_of(served, drawing, items)))
+async def places(service: InService, items: Items = (), run: RunName = None) -> Response:
+    return await service.answer(run, _with_drawing(lambda served, drawing: mapping.places_of(served, drawing, items)))

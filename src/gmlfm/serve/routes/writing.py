@@ -9,30 +9,30 @@ import polars as pl
 from fastapi import APIRouter, Path, Response
 
 from gmlfm.serve import contracts
-from gmlfm.serve.hall import InHall, RunName
 from gmlfm.serve.hosting import Host, Waiting
 from gmlfm.serve.notes import noted
 from gmlfm.serve.problems import Problem
 from gmlfm.serve.questions import Answer, stamped
+from gmlfm.serve.service import InService, RunName
 
 router = APIRouter(tags=["writing"])
 
 
 @router.post("/events", response_model=contracts.EventsAnswer, summary="What users just did")
-async def events(asked: contracts.EventsRequest, hall: InHall, run: RunName = None) -> Response:
+async def events(asked: contracts.EventsRequest, service: InService, run: RunName = None) -> Response:
     rows = [row.model_dump(exclude_none=True) for row in asked.events]
 
     def observe(host: Host, waiting: Waiting) -> Answer:
         report = host.observe(waiting)
-        hall.metrics.add("gmlfm_events_total", report.n)
+        service.metrics.add("gmlfm_events_total", report.n)
         counts = {"kept": report.n, "duplicates": report.n_duplicates, "new_users": report.n_new_users}
         return stamped({**counts, "notes": waiting.notes}, host.served)
 
-    return await hall.observe(run, rows, observe)
+    return await service.observe(run, rows, observe)
 
 
 @router.post("/availability", response_model=contracts.AvailabilityAnswer, summary="Items that are sold, or back")
-async def availability(asked: contracts.AvailabilityRequest, hall: InHall, run: RunName = None) -> Response:
+async def availability(asked: contracts.AvailabilityRequest, service: InService, run: RunName = None) -> Response:
     both = {str(item) for item in asked.sold} & {str(item) for item in asked.available}
     if both:
         raise Problem(400, "an item is given as sold and as available; give it once.")
@@ -41,11 +41,11 @@ async def availability(asked: contracts.AvailabilityRequest, hall: InHall, run: 
         host.mark(asked.sold, asked.available)
         return {"sold": len(asked.sold), "available": len(asked.available)}
 
-    return await hall.write(run, _noting(mark))
+    return await service.write(run, _noting(mark))
 
 
 @router.post("/items", response_model=contracts.ItemsAnswer, summary="New items, from their attributes")
-async def items(asked: contracts.ItemsRequest, hall: InHall, run: RunName = None) -> Response:
+async def items(asked: contracts.ItemsRequest, service: InService, run: RunName = None) -> Response:
     def add(host: Host) -> Answer:
         schema = host.served.recommender.fitted.data.schema.items
         name = "item" if schema is None else schema.id
@@ -54,13 +54,13 @@ async def items(asked: contracts.ItemsRequest, hall: InHall, run: RunName = None
         host.add_items(pl.DataFrame(columns, strict=False))
         return {"added": len(rows)}
 
-    answer = await hall.rewrite(run, _noting(add))
-    hall.tell_others()
+    answer = await service.rewrite(run, _noting(add))
+    service.ask_others_to_reload()
     return answer
 
 
 @router.delete("/users/{user:path}", response_model=contracts.ForgetAnswer, summary="Forget a user")
-async def forget(hall: InHall, user: str = Path(max_length=1_000), run: RunName = None) -> Response:
+async def forget(service: InService, user: str = Path(max_length=1_000), run: RunName = None) -> Response:
     def leave_out(host: Host) -> Answer:
         observed = host.current().recommender.observed
         if observed.index.run.encoder.user_numbers([user])[0] < 0 and user not in observed:
@@ -68,8 +68,8 @@ async def forget(hall: InHall, user: str = Path(max_length=1_000), run: RunName 
         host.forget(user)
         return {"forgotten": user}
 
-    answer = await hall.rewrite(run, _noting(leave_out))
-    hall.tell_others()
+    answer = await service.rewrite(run, _noting(leave_out))
+    service.ask_others_to_reload()
     return answer
 
 

@@ -17,16 +17,16 @@ from fastapi import Depends, Query, Request, Response
 from gmlfm.errors import GmlfmError, did_you_mean
 from gmlfm.serve.hosting import Host, Served, Waiting
 from gmlfm.serve.logs import log
-from gmlfm.serve.meeting import call_for_reload, reload_call
-from gmlfm.serve.metrics import Metrics, leave
+from gmlfm.serve.metrics import Metrics, share_figures
 from gmlfm.serve.options import ServeOptions
 from gmlfm.serve.problems import Problem, full
+from gmlfm.serve.workers import ask_for_reload, reload_request
 
 _TICK = 0.2  # seconds between looks at what other workers ask for
-_LEFT_EVERY = 1.0
+_SHARE_EVERY = 1.0
 
 
-class Hall:
+class Service:
     """hosts: the first one is the default. Questions beyond `max_in_flight` are refused at once, so that none waits long."""
 
     def __init__(self, hosts: Sequence[Host], options: ServeOptions) -> None:
@@ -36,7 +36,7 @@ class Hall:
         self.metrics = Metrics()
         self.is_stopping = False
         self.n_in_flight = 0
-        self._is_called, self._call, self._left_at = False, reload_call(options.meeting), 0.0
+        self._is_asked, self._request, self._shared_at = False, reload_request(options.shared_folder), 0.0
         self._askers = ThreadPoolExecutor(options.threads, "answer")
         self._writing = ThreadPoolExecutor(1, "write")
         self._rewriting = ThreadPoolExecutor(1, "rewrite")
@@ -72,7 +72,7 @@ class Hall:
         waiting = host.wait_to_observe(rows)
         return await self._done(self._writing, lambda: _as_json(answer(host, waiting)), self.options.timeout)
 
-    async def aside(self, work: Callable[[], Any]) -> Any:
+    async def in_thread(self, work: Callable[[], Any]) -> Any:
         """What may take long and is no question: a reload."""
         return await asyncio.to_thread(work)
 
@@ -115,32 +115,32 @@ class Hall:
         while True:
             await asyncio.sleep(_TICK)
             with suppress(Problem, GmlfmError, OSError):  # of a full disk, say: the next one may go well
-                await self._hear_and_leave()
+                await self._look_and_share()
 
-    async def _hear_and_leave(self) -> None:
-        meeting = self.options.meeting
-        call = await asyncio.to_thread(reload_call, meeting)
-        if self._is_called or call != self._call:
-            self._is_called, self._call = False, call
+    async def _look_and_share(self) -> None:
+        shared_folder = self.options.shared_folder
+        request = await asyncio.to_thread(reload_request, shared_folder)
+        if self._is_asked or request != self._request:
+            self._is_asked, self._request = False, request
             await self.reload(list(self.hosts.values()))
-        if meeting is not None and time.monotonic() - self._left_at >= _LEFT_EVERY:
-            self._left_at = time.monotonic()
-            await asyncio.to_thread(leave, self.figures(), meeting)
+        if shared_folder is not None and time.monotonic() - self._shared_at >= _SHARE_EVERY:
+            self._shared_at = time.monotonic()
+            await asyncio.to_thread(share_figures, self.figures(), shared_folder)
 
-    def hang_up(self) -> None:
+    def reload_soon(self) -> None:
         """SIGHUP: take the runs that stand in the folders now."""
-        self._is_called = True
+        self._is_asked = True
 
-    def tell_others(self) -> None:
-        if self.options.meeting is not None:
-            call_for_reload(self.options.meeting)
+    def ask_others_to_reload(self) -> None:
+        if self.options.shared_folder is not None:
+            ask_for_reload(self.options.shared_folder)
 
     async def reload(self, hosts: Sequence[Host]) -> list[str]:
         """The names of those that were replaced. All are tried; the first that cannot be read is told of."""
         swapped, failed = [], None
         for host in hosts:
             try:
-                is_new = await self.aside(host.reload)
+                is_new = await self.in_thread(host.reload)
             except Problem as problem:
                 failed = failed or problem
                 self.metrics.add("gmlfm_reloads_total", outcome="failed")
@@ -166,9 +166,9 @@ class Hall:
         self._askers.shutdown(wait=True, cancel_futures=True)
         self._writing.shutdown(wait=True)
         self._rewriting.shutdown(wait=True)
-        if self.options.meeting is not None:
+        if self.options.shared_folder is not None:
             with suppress(GmlfmError, OSError):
-                leave(self.metrics.as_list(), self.options.meeting)
+                share_figures(self.metrics.as_list(), self.options.shared_folder)
 
 
 def _submitted(pool: ThreadPoolExecutor, work: Callable[[], bytes]) -> Future[bytes]:
@@ -179,11 +179,11 @@ def _as_json(value: Any) -> bytes:
     return value if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-async def hall_of(request: Request) -> Hall:
-    return cast(Hall, request.app.state.hall)
+async def service_of(request: Request) -> Service:
+    return cast(Service, request.app.state.service)
 
 
-InHall = Annotated[Hall, Depends(hall_of)]
+InService = Annotated[Service, Depends(service_of)]
 RunName = Annotated[
     str | None, Query(alias="run", max_length=200, description="which of the runs served; the first without it")
 ]
