@@ -10,10 +10,10 @@ import pytest
 
 from gmlfm import Dataset, load_dataset
 from gmlfm.cli import main
-from gmlfm.errors import OptionError
+from gmlfm.errors import DataError, OptionError
 from gmlfm.models.settings import Choice
 from gmlfm.tuning import Budget, Search, tune
-from gmlfm.tuning.study import Study
+from gmlfm.tuning.study import Study, read_stamp
 from gmlfm.tuning.trial import Clock, OutOfTimeError
 from tests.contracts.checkerboard import checkerboard
 
@@ -195,3 +195,8 @@ def test_a_folder_of_something_else_or_a_damaged_one_is_refused(
             for path in study.iterdir():
                 path.unlink()
             assert main([*command, "--out", str(study)]) == 0  # an empty folder begins anew
+
+
+def test_a_folder_whose_name_is_too_long_is_refused_by_its_beginning(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"^the folder '.{60}\.\.\.' cannot be used \(File name too long\); choose another one\.$"):
+        read_stamp(tmp_path / ("x" * 5_000) / "plan.json")

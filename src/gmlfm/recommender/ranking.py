@@ -101,7 +101,8 @@ def ranked_users(
 
 def _asked_users(observed: Observed, users: list[Any], context: Context, *, with_had: bool) -> KnownUser:
     """Some users as a model reads them, and what they had. One without a context is kept until they are observed again."""
-    run, is_kept = observed.index.run, len(users) == 1 and (context is None or context == {})
+    is_plain = context is None or (isinstance(context, Mapping) and not context)
+    run, is_kept = observed.index.run, len(users) == 1 and is_plain
     rows: tuple[ObservedRow, ...] = ()
     if is_kept:
         text = run.encoder.texts_of(users)[0]

@@ -28,6 +28,7 @@ from gmlfm.tuning.trial import run_trial
 
 Report = Callable[[str, int, float], None]  # what is done, trials so far, seconds so far
 _HOPELESS = 3  # failures in a row from the beginning: the method cannot do these data
+_LONGEST_SHOWN = 60  # characters of a path in a message
 _COST, _VALIDATION, _ERROR, _REPEATED = "cost", "validation", "error", "repeated"
 
 
@@ -229,9 +230,15 @@ def _differences(earlier: Any, stamp: dict[str, Any]) -> str:
 
 def read_stamp(path: Path) -> Any:
     """What a folder says it holds; None for a new one. A folder with other things in it is somebody's own."""
-    if not path.exists():
-        if path.parent.is_dir() and any(path.parent.iterdir()):
-            raise DataError(f"{path.parent} holds other files; choose a new folder.")
+    try:
+        is_new, is_foreign = not path.exists(), path.parent.is_dir() and any(path.parent.iterdir())
+    except OSError as error:
+        where = str(path.parent)
+        shown = where if len(where) <= _LONGEST_SHOWN else f"{where[:_LONGEST_SHOWN]}..."
+        raise DataError(f"the folder '{shown}' cannot be used ({error.strerror}); choose another one.") from error
+    if is_new and is_foreign:
+        raise DataError(f"{path.parent} holds other files; choose a new folder.")
+    if is_new:
         return None
     try:
         return json.loads(path.read_text(encoding="utf-8"))
