@@ -198,5 +198,7 @@ def test_a_folder_of_something_else_or_a_damaged_one_is_refused(
 
 
 def test_a_folder_whose_name_is_too_long_is_refused_by_its_beginning(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"^the folder '.{60}\.\.\.' cannot be used \(File name too long\); choose another one\.$"):
+    with pytest.raises(
+        DataError, match=r"^the folder '.{60}\.\.\.' cannot be used \(File name too long\); choose another one\.$"
+    ):
         read_stamp(tmp_path / ("x" * 5_000) / "plan.json")
