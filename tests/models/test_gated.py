@@ -160,9 +160,10 @@ def test_the_matrices_are_drawn_back_by_the_number_of_rows_and_the_weights_by_th
 
 
 @pytest.mark.parametrize("k", [3, 8, 64])
-def test_a_row_is_transformed_to_the_same_bits_whichever_rows_stand_beside_it(k: int) -> None:
+def test_a_row_is_transformed_alike_whichever_rows_stand_beside_it(k: int) -> None:
+    """Up to rounding: in which order a matrix product adds up is its library's, and differs between processors."""
     model, rows = random_model(k, rank=2), torch.randn(50, 1 + k, generator=torch.Generator().manual_seed(0))
     whole = model.transform_rows(rows)
-    assert all(
-        torch.equal(model.transform_rows(rows[n : n + size]), whole[n : n + size]) for size in (2, 5, 40) for n in (0, 7)
-    )
+    for size in (2, 5, 40):
+        for n in (0, 7):
+            torch.testing.assert_close(model.transform_rows(rows[n : n + size]), whole[n : n + size], rtol=1e-5, atol=1e-6)

@@ -84,9 +84,7 @@ class GatedGMLFM(FactorModel, PairwiseModel):
         """(w, v, z), z at unit length."""
         if not self.rank:
             return rows
-        # Of contiguous numbers a row's product has the same bits whichever rows stand beside it, so that a score is the same
-        # whatever was asked before.
-        return torch.cat([rows, directions(rows[:, 1:].contiguous() @ self.matrix.T)], dim=1)
+        return torch.cat([rows, directions(rows[:, 1:] @ self.matrix.T)], dim=1)
 
     def kernel_spec(self) -> KernelSpec | None:
         """Steps without histories; with them engines know side vectors alone."""
