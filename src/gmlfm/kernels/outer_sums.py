@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gmlfm.kernels.cpu.outer_sums import add_outer, add_outer_back, list_occurrences
 from gmlfm.kernels.cpu.parts import Parts
+from gmlfm.kernels.cpu.single_threads import torch_threads
 
 _ENTITIES_PER_PART, _ROWS_PER_PART = 256, 1024
 _NONE = np.empty(0, np.float32)
@@ -105,7 +106,7 @@ class _OuterSums(torch.autograd.Function):
 
 
 def _threads() -> Parts:
-    n_threads = torch.get_num_threads()
+    n_threads = torch_threads()
     if n_threads not in _parts:
         _parts[n_threads] = Parts(n_threads)
     return _parts[n_threads]

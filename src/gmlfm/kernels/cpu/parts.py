@@ -11,9 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from threading import Lock
 
+from gmlfm.kernels.cpu.single_threads import on_one_torch_thread, one_torch_thread
+
 
 class Parts:
-    """Threads that wait between calls; the caller is the first of them."""
+    """Threads that wait between calls; the caller is the first of them. In each torch has one thread."""
 
     def __init__(self, n_threads: int = 1) -> None:
         self.n_threads = n_threads
@@ -26,6 +28,7 @@ class Parts:
 
         def take(thread: int) -> None:
             nonlocal failed
+            on_one_torch_thread()
             while not failed:
                 with lock:
                     part = next(parts)
@@ -38,11 +41,12 @@ class Parts:
                     raise
 
         n_helpers = min(self.n_threads, n_parts) - 1
-        helpers = [self._threads().submit(take, thread) for thread in range(1, n_helpers + 1)] if n_helpers > 0 else []
-        try:
-            take(0)
-        finally:
-            errors = [helper.exception() for helper in helpers]
+        with one_torch_thread():
+            helpers = [self._threads().submit(take, thread) for thread in range(1, n_helpers + 1)] if n_helpers > 0 else []
+            try:
+                take(0)
+            finally:
+                errors = [helper.exception() for helper in helpers]
         for error in errors:
             if error is not None:
                 raise error

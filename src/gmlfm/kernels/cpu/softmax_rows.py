@@ -1,7 +1,5 @@
-"""Softmax cross-entropy of a range of rows against all columns, with its gradients. The twin of gmlfm.kernels.softmax_loss.
-
-Scores are computed for a block of rows at a time and stay in the cache until the gradients are taken from them. The scores of a
-block lie tile after tile of columns, (rows, width) each, so that the products read and write whole arrays.
+"""Softmax cross-entropy of a block of rows against all columns: from scores to their gradients, in place. The twin of
+gmlfm.kernels.softmax_loss, without its matrix products.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from gmlfm.kernels.cpu.arrays import Floats, Ints, Longs
 from gmlfm.kernels.cpu.jit import compiled
 from gmlfm.kernels.cpu.maths import add_scaled, clear, dot
 
-TILE = 512
 _ZERO, _ONE, _HALF = np.float32(0.0), np.float32(1.0), np.float32(0.5)
 _MINUS_INFINITY = np.float32(-np.inf)
 # exp(x) = 2^(x log2 e): the whole part goes into the exponent, the rest, at most 1/2, through Taylor's polynomial.
@@ -64,14 +61,6 @@ class RowGradients(NamedTuple):
     row_grads: Floats
     target_grads: Floats
     target_term_grads: Floats
-
-
-class Scratch(NamedTuple):
-    """scores: (rows per block * C,); product (TILE, D), row_product (rows per block, D)."""
-
-    scores: Floats
-    product: Floats
-    row_product: Floats
 
 
 @compiled
@@ -134,117 +123,71 @@ def _scale(scores: Floats, scale: Any, term_grads: Floats) -> None:
 
 
 @compiled
-def _scores_to_gradients(
-    rows: RowArrays,
-    columns: ColumnArrays,
-    targets: TargetArrays,
-    row: int,
-    i: int,
-    n_rows: int,
-    scores: Floats,
-    term_grads: Floats,
-    out: RowGradients,
-) -> None:
-    """Row i of the block of n_rows: its scores become the loss's gradients at them."""
-    n_columns, target = columns.vectors.shape[0], rows.target_columns[row]
-    is_sampled, is_timed = targets.terms.size > 0, columns.starts.size > 0 and rows.moments.size > 0
-    target_score, target_place = _ZERO, 0
-    if target >= 0:
-        target_place = _place(target, i, n_rows, n_columns)
-        target_score = scores[target_place]
-    if is_timed:
-        for begin in range(0, n_columns, TILE):
-            end, place = min(begin + TILE, n_columns), _place(begin, i, n_rows, n_columns)
-            _mask_times(
-                scores[place : place + end - begin], columns.starts[begin:end], columns.ends[begin:end], rows.moments[row]
-            )
-    for entry in range(rows.mask_start[row], rows.mask_stop[row]):
-        column = columns.column_of_item[rows.mask_items[entry]]
-        if column >= 0:
-            scores[_place(column, i, n_rows, n_columns)] = _MINUS_INFINITY
-    if target >= 0:
-        scores[target_place] = _MINUS_INFINITY if is_sampled else target_score
-    key = _LOWEST_KEY
-    for begin in range(0, n_columns, TILE):
-        end, place = min(begin + TILE, n_columns), _place(begin, i, n_rows, n_columns)
-        key = max(key, _add_terms(scores[place : place + end - begin], columns.terms[begin:end]))
-    if is_sampled:
-        target_score = dot(rows.vectors, row, targets.vectors, row) + targets.terms[row]
-        key = max(key, _key(target_score))
-    else:
-        target_score = scores[target_place]
-    highest, total = _from_key(key), _ZERO
-    for begin in range(0, n_columns, TILE):
-        end, place = min(begin + TILE, n_columns), _place(begin, i, n_rows, n_columns)
-        total += _exponentials(scores[place : place + end - begin], highest)
-    target_part = exp_below_zero(target_score - highest)
-    if is_sampled:
-        total += target_part
-    share = rows.shares[row]
-    out.losses[row] = share * (np.float32(math.log(total)) + (highest - target_score))
-    scale = share / total
-    if is_sampled:
-        target_grad = scale * (target_part - total)
-        out.target_term_grads[row] = target_grad
-        for k in range(rows.vectors.shape[1]):
-            out.target_grads[row, k] = target_grad * rows.vectors[row, k]
-            out.row_grads[row, k] = target_grad * targets.vectors[row, k]
-    else:
-        scores[target_place] = target_part - total
-        clear(out.row_grads, row)
-    for begin in range(0, n_columns, TILE):
-        end, place = min(begin + TILE, n_columns), _place(begin, i, n_rows, n_columns)
-        _scale(scores[place : place + end - begin], scale, term_grads[begin:end])
-
-
-@compiled
-def _place(column: int, i: int, n_rows: int, n_columns: int) -> int:
-    """Where the score of row i of a block stands: the tiles before, the rows before in its tile, the columns before."""
-    begin = column - column % TILE
-    return begin * n_rows + i * min(TILE, n_columns - begin) + column - begin
-
-
-@compiled
-def walk_rows(
+def scores_to_gradients(
     rows: RowArrays,
     columns: ColumnArrays,
     targets: TargetArrays,
     begin_row: int,
     end_row: int,
-    rows_per_block: int,
-    scratch: Scratch,
-    column_grads: Floats,
+    block: Floats,
     term_grads: Floats,
     out: RowGradients,
 ) -> None:
-    """The rows begin_row to end_row. column_grads (C, D), term_grads (C,): become the gradients from these rows."""
-    n_columns = columns.vectors.shape[0]
-    term_grads[:] = _ZERO
-    if begin_row == end_row:
-        column_grads[:] = _ZERO
-    for start in range(begin_row, end_row, rows_per_block):
-        stop = min(start + rows_per_block, end_row)
-        n_rows, vectors = stop - start, rows.vectors[start:stop]
-        for begin in range(0, n_columns, TILE):
-            end = min(begin + TILE, n_columns)
-            tile = scratch.scores[begin * n_rows : end * n_rows].reshape(n_rows, end - begin)
-            np.dot(vectors, columns.vectors[begin:end].T, tile)
-        for row in range(start, stop):
-            _scores_to_gradients(rows, columns, targets, row, row - start, n_rows, scratch.scores, term_grads, out)
-        for begin in range(0, n_columns, TILE):
-            end = min(begin + TILE, n_columns)
-            tile = scratch.scores[begin * n_rows : end * n_rows].reshape(n_rows, end - begin)
-            row_product = scratch.row_product[:n_rows]
-            np.dot(tile, columns.vectors[begin:end], row_product)
-            for i in range(n_rows):
-                add_scaled(out.row_grads, start + i, _ONE, row_product, i)
-            if start == begin_row:
-                np.dot(tile.T, vectors, column_grads[begin:end])
-            else:
-                product = scratch.product[: end - begin]
-                np.dot(tile.T, vectors, product)
-                for j in range(end - begin):
-                    add_scaled(column_grads, begin + j, _ONE, product, j)
+    """block: (end_row - begin_row, C) products of the rows' vectors with the columns'; becomes the loss's gradients at them,
+    which are added to term_grads (C,), too."""
+    for row in range(begin_row, end_row):
+        _of_row(rows, columns, targets, row, block[row - begin_row], term_grads, out)
+
+
+@compiled
+def _of_row(
+    rows: RowArrays,
+    columns: ColumnArrays,
+    targets: TargetArrays,
+    row: int,
+    scores: Floats,
+    term_grads: Floats,
+    out: RowGradients,
+) -> None:
+    target, is_sampled = rows.target_columns[row], targets.terms.size > 0
+    target_product = scores[target] if target >= 0 else _ZERO
+    if columns.starts.size > 0 and rows.moments.size > 0:
+        _mask_times(scores, columns.starts, columns.ends, rows.moments[row])
+    for entry in range(rows.mask_start[row], rows.mask_stop[row]):
+        column = columns.column_of_item[rows.mask_items[entry]]
+        if column >= 0:
+            scores[column] = _MINUS_INFINITY
+    if target >= 0:
+        scores[target] = _MINUS_INFINITY if is_sampled else target_product
+    key = _add_terms(scores, columns.terms)
+    if is_sampled:
+        target_score = dot(rows.vectors, row, targets.vectors, row) + targets.terms[row]
+        key = max(key, _key(target_score))
+    else:
+        target_score = scores[target]
+    highest = _from_key(key)
+    total = _exponentials(scores, highest)
+    target_part = exp_below_zero(target_score - highest)
+    if is_sampled:
+        total += target_part
+    else:
+        scores[target] = target_part - total
+    share = rows.shares[row]
+    out.losses[row] = share * (np.float32(math.log(total)) + (highest - target_score))
+    scale = share / total
+    if is_sampled:
+        out.target_term_grads[row] = scale * (target_part - total)
+    _scale(scores, scale, term_grads)
+
+
+@compiled
+def add_target_grads(rows: RowArrays, targets: TargetArrays, begin_row: int, end_row: int, out: RowGradients) -> None:
+    """In the sampled mode what the targets, which are no columns, have and add."""
+    for row in range(begin_row, end_row):
+        gradient = out.target_term_grads[row]
+        for k in range(rows.vectors.shape[1]):
+            out.target_grads[row, k] = gradient * rows.vectors[row, k]
+            out.row_grads[row, k] += gradient * targets.vectors[row, k]
 
 
 @compiled

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gmlfm.data.attributes import AttributeTable
+from gmlfm.kernels.cpu.single_threads import one_torch_thread
 from gmlfm.models.gradient import Attributes, GradientModel
 from gmlfm.models.history import in_role
 from gmlfm.training.engines.history_catalogue import Catalogue, at_level_of, is_due, take_items, with_ids_dropped
@@ -91,6 +92,11 @@ class HistoryEngine:
 
     def step(self, batch: HistoryBatch, *, hides: bool = False) -> float:
         """hides: by softmax with the ids of all items hidden, so that attributes learn what ids would keep to themselves."""
+        # What takes long is done by our own threads; torch's spin between its operations and take their processors.
+        with one_torch_thread():
+            return self._step(batch, hides=hides)
+
+    def _step(self, batch: HistoryBatch, *, hides: bool) -> float:
         rng = np.random.default_rng((*batch.seed, int(hides)))
         step = self._shared(batch, rng, hides=hides) if _shares(batch) else self._grouped(batch, rng)
         self.dense.zero_grad()

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from threadpoolctl import ThreadpoolController
 from torch import Tensor
 from torch.nn import functional
 
@@ -66,7 +65,6 @@ class HistoryOps:
         if self._is_cpu:
             self._sums = CpuRoleSums(spec.roles, spec.half_life, self.parts)
             self._softmax = CpuSoftmaxLoss(self.parts)
-            self._blas = ThreadpoolController()
 
     def role_sums(self, windows: Windows, vectors: Sequence[Tensor], *, summed: bool) -> Tensor:
         """The weighted sums over rows' windows: vectors of the items by role, (M, D) each -> (R, B, D); summed: over the roles,
@@ -93,11 +91,9 @@ class HistoryOps:
         apart from the columns.
         """
         if self._is_cpu:
-            # Each of our threads calls the BLAS by itself.
-            with self._blas.limit(limits=1, user_api="blas"):
-                apart = (None, None) if targets is None else targets
-                loss: Tensor = _CpuSoftmax.apply(users, items, self_terms, *apart, weights, columns, self._softmax)  # type: ignore[no-untyped-call]
-                return loss
+            apart = (None, None) if targets is None else targets
+            loss: Tensor = _CpuSoftmax.apply(users, items, self_terms, *apart, weights, columns, self._softmax)  # type: ignore[no-untyped-call]
+            return loss
         own_scores = None if targets is None else (users * targets[0]).sum(1) + targets[1]
         share = np.ones(len(users), np.float32) if weights is None else weights
         loss = _Softmax.apply(users, items, self_terms, own_scores, torch.from_numpy(share).to(users.device), columns)  # type: ignore[no-untyped-call]
