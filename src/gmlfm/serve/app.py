@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -90,6 +90,3 @@ def _name_for(run: Recommender | str | Path, taken: set[str]) -> str:
     while name in taken:
         name, number = f"{name}-{number}" if number == 2 else f"{name.rpartition('-')[0]}-{number}", number + 1
     return name
-
-
-Factory = Callable[[], FastAPI]
