@@ -123,14 +123,19 @@ class Histories:
 
     @classmethod
     def of(cls, data: Dataset, visible: Rows | None = None, *, ordered: bool | None = None) -> Histories:
-        """visible: the interactions that may be seen, all without it. Rows that are history alone are always among them.
-        ordered: whether anything comes before anything, where that is known of more rows than these."""
+        """visible: the interactions that may be seen, all without it. Rows that are history alone are always among them, but
+        where the row that they were merged into is held out, it is not told that the user had the item: that it is no
+        negative would tell it from all others. ordered: whether anything comes before anything, where that is known of more
+        rows than these."""
         row_order, extra_order, extra = data.history_order, data.history_rows_order, data.history_rows
         rows = np.flatnonzero(data.counts_as_history) if visible is None else visible[data.counts_as_history[visible]]
         users = np.concatenate([data.user_numbers[rows], extra["user"].to_numpy()])
         items = np.concatenate([data.item_numbers[rows], extra["item"].to_numpy()])
         order = np.concatenate([row_order[rows], extra_order])
-        is_had = np.concatenate([np.ones(len(rows), bool), extra["is_had"].to_numpy()])
+        of_extra = extra["is_had"].to_numpy()
+        if visible is not None and of_extra.any():
+            of_extra = of_extra & ~_are_held_out(data, visible, extra)
+        is_had = np.concatenate([np.ones(len(rows), bool), of_extra])
         # Rows of one time stay in the order of the file: which of them is the latest must not depend on the sort.
         by_user = np.lexsort((order, users))
         starts = np.searchsorted(users[by_user], np.arange(len(data.users) + 1))
@@ -146,6 +151,13 @@ class Histories:
             columns = [data.interactions["time"][rows], *([extra["time"]] if extra.height else [])]
             times = in_order(pl.concat(columns))[by_user]
         return cls(starts, *events, data.user_numbers, data.item_numbers, row_order, excludes_own, times)
+
+    @classmethod
+    def had(cls, data: Dataset, visible: Rows, *, ordered: bool | None = None) -> Histories | None:
+        """The same with targets of kinds that do not count as history, which users had all the same; None where all do."""
+        if "is_history" not in data.interactions.columns:
+            return None
+        return cls.of(replace(data, interactions=data.interactions.drop("is_history")), visible, ordered=ordered)
 
     def times_of(self, user: int) -> npt.NDArray[Any]:
         """Of a user's events, which ascend; empty without times, and for a user of number -1."""
@@ -213,6 +225,14 @@ class Histories:
         known = np.maximum(users, 0)
         start, stop = self.starts[known], self.starts[known + 1]
         return gathered(self.items, start, np.where(users < 0, start, stop), self.order)
+
+
+def _are_held_out(data: Dataset, visible: Rows, rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    """Of rows that were merged: is a positive row of their pair not among the visible ones?"""
+    hidden, items = np.setdiff1d(data.positive_rows, visible), rows["item"].to_numpy()
+    n_items = 1 + int(max(data.item_numbers.max(initial=0), items.max(initial=0)))
+    pairs = data.user_numbers[hidden].astype(np.int64) * n_items + data.item_numbers[hidden]
+    return np.isin(rows["user"].to_numpy().astype(np.int64) * n_items + items, pairs)
 
 
 def _events(rows: pl.DataFrame, users: Longs | None, start: int, has_times: bool) -> pl.DataFrame:
