@@ -12,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.dataset import Dataset, Rows
+from gmlfm.data.known_rows import are_known
 from gmlfm.data.splits import Split
 from gmlfm.data.times import in_order
 
@@ -190,7 +191,8 @@ class Histories:
 
     @classmethod
     def of_other(cls, data: Dataset, other: Dataset, numbers: npt.NDArray[np.integer[Any]]) -> Histories:
-        """What the rows of other data see: the rows before them, in both. Without times in both, the rows of `data` alone.
+        """What the rows of other data see: the rows before them, in both, once where both have them. Without times in both, the
+        rows of `data` alone.
 
         numbers: by user of the other data, their number in `data`, -1 for none. Both number the same items.
         """
@@ -199,16 +201,24 @@ class Histories:
         of_user[numbers[numbers >= 0]] = np.flatnonzero(numbers >= 0)
         ids = pl.concat([other.users.ids, data.users.ids.alias(other.users.ids.name)])
         has_times = all("time" in both.interactions.columns for both in (data, other))
+        own_rows, own_extra = (_events(rows, of_user, 0, has_times) for rows in (data.interactions, data.history_rows))
         rows, extra = (
-            pl.concat(
-                [_events(getattr(data, name), of_user, 0, has_times), _events(getattr(other, name), None, start, has_times)],
-                how="vertical_relaxed",
-            )
-            for name, start in (("interactions", 0), ("history_rows", data.n_interactions))
+            _events(given, None, data.n_interactions, has_times) for given in (other.interactions, other.history_rows)
         )
-        joined = replace(other, interactions=rows, history_rows=extra, users=replace(other.users, ids=ids))
-        visible = None if is_ordered(joined) else np.arange(data.n_interactions, dtype=np.int64)
-        histories, of_rows = cls.of(joined, visible), slice(data.n_interactions, None)
+
+        def joined(own_extra: pl.DataFrame) -> Dataset:
+            frames = [pl.concat(both, how="vertical_relaxed") for both in ((own_rows, rows), (own_extra, extra))]
+            if has_times:
+                scale = pl.concat([frame.clear()["time"].to_frame() for frame in frames], how="vertical_relaxed").schema
+                frames = [frame.cast(scale) for frame in frames]
+            return replace(other, interactions=frames[0], history_rows=frames[1], users=replace(other.users, ids=ids))
+
+        both, visible = joined(own_extra), np.arange(data.n_interactions, dtype=np.int64)
+        if is_ordered(both):
+            is_repeated, is_repeated_extra = (_are_in(given, rows, extra, has_times) for given in (own_rows, own_extra))
+            both = joined(own_extra.filter(~is_repeated_extra))
+            visible = np.concatenate([visible[~is_repeated], np.arange(data.n_interactions, both.n_interactions)])
+        histories, of_rows = cls.of(both, visible), slice(data.n_interactions, None)
         return replace(
             histories,
             row_users=histories.row_users[of_rows],
@@ -245,6 +255,14 @@ def _events(rows: pl.DataFrame, users: Longs | None, start: int, has_times: bool
     if has_times:
         columns.append(rows["time"] if "time" in rows.columns else pl.Series("time", [], pl.Int64()))
     return pl.DataFrame(columns)
+
+
+def _are_in(given: pl.DataFrame, rows: pl.DataFrame, extra: pl.DataFrame, has_times: bool) -> npt.NDArray[np.bool_]:
+    """Which of the given events are among those of other data: had by their users among what is had there, others among the
+    others."""
+    keys = ["user", "item", "is_had", *(["time"] if has_times else [])]
+    old = pl.concat([rows.select(keys), extra.select(keys)], how="vertical_relaxed")
+    return are_known(old, given.select(keys))
 
 
 def is_ordered(data: Dataset) -> bool:
