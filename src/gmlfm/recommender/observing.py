@@ -61,8 +61,11 @@ def new_rows(index: RunIndex, observed: Observed, rows: list[ObservedRow]) -> tu
 
     def is_of_data(row: ObservedRow) -> bool:
         user, item, time, kind = row
-        number, known = index.item_numbers[item], of_data.get(user, ())
-        return time is not None and any((number, time, was_had) in known for was_had in kinds_in_data(kind, targets))
+        known = of_data.get(user)
+        if not known or time is None:
+            return False
+        number = index.item_numbers[item]
+        return any((number, time, was_had) in known for was_had in kinds_in_data(kind, targets))
 
     unknown = [row for row in rows if not is_of_data(row)]
     _, fresh = observed.plus(unknown)

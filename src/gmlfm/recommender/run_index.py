@@ -9,7 +9,6 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from gmlfm.evaluation.protocols import PositivesByUser
 from gmlfm.fitting import FittedRun
@@ -20,10 +19,8 @@ from gmlfm.retrieval import Cap
 from gmlfm.runs.event_lines import ObservedRow
 
 Ints = npt.NDArray[np.int32]
-TimedRow = tuple[
-    int, int | float | None, bool
-]  # the item's number, the time, and whether it was had: a target, or merged into one
-
+# The item's number, the time, and whether it was had: a target, or merged into one.
+TimedRow = tuple[int, int | float | None, bool]
 _MOST_FILTERS, _MOST_USERS = 16, 16_384  # that are kept
 
 
@@ -102,16 +99,14 @@ class RunIndex:
         data = self.run.data
         if "time" not in data.interactions.columns:
             return set()
-        rows, others = self.rows_of_user(user), self._history_of_user(user)
+        rows = self.rows_of_user(user)
         targets = zip(data.item_numbers[rows].tolist(), data.interactions["time"][rows].to_list(), strict=True)
-        return {*((item, time, True) for item, time in targets), *others.select("item", "time", "is_had").rows()}
-
-    def _history_of_user(self, user: int) -> pl.DataFrame:
-        history = self.run.data.history_rows
-        if history.height == 0:
-            return history.with_columns(pl.Series("time", [], pl.Int64))
-        order, starts = self._history_by_user
-        return history[order[starts[user] : starts[user + 1]]]
+        known: set[TimedRow] = {(item, time, True) for item, time in targets}
+        if data.history_rows.height:  # which may lack a time otherwise
+            order, starts = self._history_by_user
+            others = data.history_rows[order[starts[user] : starts[user + 1]]]
+            known.update(others.select("item", "time", "is_had").rows())
+        return known
 
     @cached_property
     def _history_by_user(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
