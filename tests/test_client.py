@@ -172,6 +172,7 @@ OBSERVED: list[Any] = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:kinds of events that are observed")
 @pytest.mark.parametrize("rows", OBSERVED, ids=str)
 def test_what_users_do_counts_at_once(both: tuple[Client, Recommender], rows: Any) -> None:
     client, here = both

@@ -6,7 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from gmlfm import Recommender, load_dataset
 from gmlfm.cli import main
+from gmlfm.cli.demo import _withdraw_earlier
 
 
 def test_the_demo_goes_from_the_market_to_the_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,3 +38,18 @@ def test_the_demo_goes_from_the_market_to_the_report(tmp_path: Path, capsys: pyt
     assert page.count("<svg") == 4
     for drawing in page.split("<svg")[1:]:
         ElementTree.fromstring("<svg" + drawing.split("</svg>")[0] + "</svg>")
+
+
+def test_what_an_earlier_demo_observed_is_gone_and_nothing_else(market: str, tmp_path: Path) -> None:
+    data = load_dataset(market)
+    model = Recommender("popularity").fit(data, out=tmp_path / "demo")
+    buyer, other = data.users.ids[0], data.users.ids[1]
+    items = data.items.ids.to_list()
+    rows = [(buyer, items[0], None), (buyer, items[1], 5), (other, items[0], None)]
+    with pytest.warns(UserWarning, match="does not read what users did before"):
+        model.observe([{"user": user, "item": item, "time": time} for user, item, time in rows])
+    _withdraw_earlier(model, buyer)
+    for run in (model, Recommender.load(tmp_path / "demo")):
+        assert sorted(row[:3] for row in run.observed.rows()) == sorted(rows[1:], key=lambda row: row[:2])
+    _withdraw_earlier(model, buyer)
+    assert model.observed.n == 2

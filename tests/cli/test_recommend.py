@@ -122,7 +122,6 @@ def test_parts_of_other_options_are_not_taken_over(run: str, tmp_path: Path) -> 
         (["--attribute", "age"], "--attribute takes K=V, such as \"city=Washington, D.C.\"; got 'age'"),
         (["--attribute", "age=1", "--attribute", "age=2"], "the attribute 'age' is given twice; give each once"),
         (["--attributes", "age=1", "--attribute", "age=2"], "the attribute 'age' is given twice"),
-        (["--history", "i", "--seen"], "--seen goes with"),
         (["--attributes", "age=20-29", "--seen"], "--seen goes with"),
         (["--attributes", "age=20-29", "--candidates", ""], "candidates is ''; expected interactions or catalogue"),
         ([*USER, "--at-most", "genre"], "--at-most takes K=V"),
@@ -166,6 +165,15 @@ def test_a_history_alone_is_enough(run: str, capsys: pytest.CaptureFixture[str])
     assert [row["item"] for row in rows] == recommender.recommend_for(history=[history], n=3)["item"].to_list()
     assert main(["recommend", run, "--history", history, "-n", "3"]) == 0
     assert "user" not in capsys.readouterr().out  # there is none to name
+
+
+def test_seen_items_of_a_history_are_ranked_too(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    first = _rows([run, "--attributes", "age=20-29", "-n", "1"], capsys)[0]["item"]
+    asked = [run, "--history", first, "-n", "300", "--candidates", "catalogue"]
+    assert first not in {row["item"] for row in _rows(asked, capsys)}
+    n = len(Recommender.load(run).fitted.data.items)
+    rows = _rows([*asked[:3], "-n", str(n), "--candidates", "catalogue", "--seen"], capsys)
+    assert first in {row["item"] for row in rows}
 
 
 def test_an_unknown_context_is_noted(context_run: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given
@@ -94,6 +95,16 @@ def test_all_events_are_held_once_however_the_data_overlap(old: list[Row], more:
         assert len(set(pairs)) == len(pairs)
     places = grown.data.history_rows["before"].to_list()
     assert places == sorted(places)
+
+
+def test_times_with_decimals_come_to_whole_ones() -> None:
+    old = plain([("u1", "i1", 1), ("u1", "i1", 2), ("u1", "i2", 3)])
+    table = pl.DataFrame([("u1", "i3", 2.5), ("u2", "i1", 1.5)], schema=COLUMNS, orient="row")
+    more = Dataset.from_tables(table, schema={"interactions": SCHEMA["interactions"]})
+    for before, other in ((old, more), (more, old)):
+        grown = grown_data(before, other).data
+        assert grown.interactions["time"].dtype == grown.history_rows["time"].dtype == pl.Float64
+        assert len(np.unique([*grown.history_order, *grown.history_rows_order])) == 5
 
 
 def test_attributes_of_new_ones_come_and_of_known_ones_what_is_missing() -> None:

@@ -132,6 +132,31 @@ def test_merged_repeats_are_history_of_other_rows_but_not_of_their_own_pair() ->
     assert histories.is_had.all()
 
 
+def test_a_merged_repeat_of_a_held_out_pair_is_history_but_not_told_as_had() -> None:
+    rows = [row_of(0, 0, 1), row_of(0, 1, 2), row_of(0, 0, 3), row_of(0, 2, 4), row_of(1, 0, 1)]
+    data = table(rows, time="time")
+    names, items = data.items.ids.to_list(), data.item_numbers
+    kept = next(row for row in range(4) if names[items[row]] == "i0" and data.user_numbers[row] == 0)
+    held_out = Histories.of(data, np.setdiff1d(np.arange(data.n_interactions), [kept]))
+    last = next(row for row in range(4) if names[items[row]] == "i2")
+    assert [names[item] for item in of_row(held_out, last)] == ["i0", "i1"]
+    assert held_out.is_had.tolist() == [False, True, True, True]
+    assert Histories.of(data, np.arange(data.n_interactions)).is_had.all()
+
+
+def test_what_was_had_has_targets_that_are_no_history() -> None:
+    rows = [row_of(0, 0, 1), row_of(0, 1, 2, kind="click"), row_of(0, 2, 3)]
+    data = table(rows, time="time", event="kind", targets=["buy"], history_events=["click"])
+    visible = np.arange(data.n_interactions)
+    had = Histories.had(data, visible)
+    assert had is not None
+    assert [data.items.ids[int(item)] for item in had.items] == ["i0", "i1", "i2"]
+    assert had.is_had.tolist() == [True, False, True]
+    assert len(Histories.of(data, visible).items) == 1
+    every = table(rows, time="time", event="kind", targets=["buy"], history_events=["click", "buy"])
+    assert Histories.had(every, visible) is None
+
+
 def test_kept_repeats_are_history_of_themselves_and_nothing_counts_as_had() -> None:
     rows = [row_of(0, 0, 1), row_of(0, 1, 2), row_of(0, 0, 3)]
     histories = Histories.of(table(rows, time="time", repeats="keep"))
@@ -199,9 +224,42 @@ def test_other_data_see_their_own_earlier_rows_and_those_of_the_run() -> None:
     histories = Histories.of_other(run, merged, numbers)
     assert [[names[item] for item in of_row(histories, row)] for row in range(4)] == [["i0"], ["i0", "i3", "i1"], [], ["i1"]]
     itself = Histories.of_other(run, run, np.arange(2))
-    assert [of_row(itself, row) for row in range(3)] == [[], [0, 0], []]  # what both have counts twice, and never as its own
+    assert [of_row(itself, row) for row in range(3)] == [[], [0], []]  # what both have counts once
     untimed = replace(merged, interactions=merged.interactions.drop("time"))
     assert [sorted(of_row(Histories.of_other(run, untimed, numbers), row)) for row in range(4)] == [[0, 1], [0, 1], [], []]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"ties": "file"},
+        {"repeats": "keep"},
+        {"event": "kind", "targets": ["buy"], "history_events": ["click", "buy"]},
+        {"event": "kind", "targets": ["buy"], "history_events": ["click"]},
+    ],
+)
+def test_rows_that_both_data_have_count_once(changes: dict[str, Any]) -> None:
+    rng = np.random.default_rng(1)
+    rows = [
+        row_of(int(user), int(item), time, KINDS[kind])
+        for time, (user, item, kind) in enumerate(zip(*rng.integers(0, (3, 6, 2), (40, 3)).T, strict=True))
+    ]
+    data = table(rows, time="time", **changes)
+    histories, itself = Histories.of(data), Histories.of_other(data, data, np.arange(len(data.users)))
+    for row in range(data.n_interactions):
+        own = int(data.item_numbers[row])
+        expected = [item for item in of_row(histories, row) if changes.get("repeats") == "keep" or item != own]
+        assert of_row(itself, row) == expected
+
+
+def test_other_data_may_have_times_of_another_kind() -> None:
+    run = table([row_of(0, 0, 1), row_of(0, 0, 2), row_of(0, 1, 3)], time="time")
+    times = run.interactions["time"].cast(pl.Float64) + 0.5
+    later = replace(run, interactions=run.interactions.with_columns(times), history_rows=run.history_rows.clear())
+    histories = Histories.of_other(run, later, np.arange(1))
+    names = run.items.ids.to_list()
+    assert [names[item] for item in of_row(histories, 1)] == ["i0", "i0", "i0"]
 
 
 def test_all_that_users_did_and_nothing_of_a_user_who_is_unknown() -> None:

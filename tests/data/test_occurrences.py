@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from gmlfm.data.prepared import PreparedData
 from gmlfm.data.restoring import restore
 from gmlfm.data.sources.preparing import prepare
 from gmlfm.errors import DataError
+from gmlfm.training.sampling.availability import row_availability
 
 TOML = """[interactions]
 path = "rows.parquet"
@@ -89,7 +91,8 @@ def test_occurrences_are_over_all_parts_and_trained_items_are_set_apart(tmp_path
 
 
 def test_without_all_times_there_are_no_bounds(tmp_path: Path) -> None:
-    prepared = prepared_from(write(tmp_path, missing="time"))
+    folder = write(tmp_path, missing="time")
+    prepared = prepared_from(folder)
     assert prepared.bounds is restore(prepared)[0].availability is None
 
 
@@ -100,3 +103,16 @@ def test_listing_times_on_another_scale_are_refused_before_training(tmp_path: Pa
     with pytest.raises(DataError, match="items are listed after their sale, such as one listed at") as in_shards:
         _ = prepared_from(folder).bounds
     assert str(in_shards.value).split("such as")[0] == str(in_memory.value).split("such as")[0]
+
+
+def test_rows_without_a_time_which_turn_availability_off_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = write(tmp_path, missing="time")
+    prepared, memory = prepared_from(folder), load_dataset(folder)
+    for asked in (lambda: prepared.bounds, lambda: memory.availability, lambda: row_availability(memory, "leave-one-out")):
+        caplog.clear()
+        assert asked() is None
+        assert "1 of the interactions have no time, so it is not known what could be had when" in caplog.text
+    caplog.clear()
+    untimed = replace(memory, items=replace(memory.items, listed=None))
+    assert row_availability(untimed, "leave-one-out") is None
+    assert caplog.text == ""  # nothing is known of listings or sales that could be used

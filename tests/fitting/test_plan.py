@@ -151,6 +151,15 @@ def test_how_long_and_on_what_it_is_trained_may_change_on_the_way(
         assert resumed.best_epoch == whole.best_epoch
 
 
+def test_under_a_schedule_over_the_epochs_their_number_stays(data: Dataset, tmp_path: Path) -> None:
+    cosine = {**PLAIN, "schedule": "cosine"}
+    fit(data, Settings.make("fm", "topn", {**cosine, "epochs": 2}), folder=tmp_path)
+    with pytest.raises(OptionError, match=r"cannot be resumed: epochs was 2 and is 4\. Give what it was begun with"):
+        fit(data, Settings.make("fm", "topn", {**cosine, "epochs": 4}), folder=tmp_path, resume=True)
+    longer = fit(data, Settings.make("fm", "topn", {**cosine, "epochs": 2, "patience": 1}), folder=tmp_path, resume=True)
+    assert len(longer.curve) == 2
+
+
 @pytest.mark.parametrize("after", [2, 5], ids=["in the selection", "in the refit"])
 def test_interrupted_the_best_epoch_so_far_is_what_remains(data: Dataset, after: int) -> None:
     settings = Settings.make("fm", "topn", PLAIN)

@@ -228,6 +228,41 @@ def test_the_learning_rate_is_a_tenth_unless_it_is_given(reads_history: FittedRu
     assert shown.lrs == [report.lr, other.lr] == [pytest.approx(0.1 * reads_history.settings.training.lr), 0.5]
 
 
+def test_an_update_is_held_to_all_that_was_learned_not_to_its_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, trainers, made = run_of(**{**HISTORY, "batch_size": 1}), [], module.RowTrainer
+    monkeypatch.setattr(module, "RowTrainer", lambda *given: trainers.append(made(*given)) or trainers[-1])  # type: ignore[func-returns-value]
+    later, _ = update(run, grown_by(run, NEW), UpdateOptions(held_out=0.0))
+    (trainer,) = trainers
+    n_learned = len(later.split.train)
+    assert trainer.batches.n_learned == n_learned > 100 > trainer.batches.n_instances
+    assert trainer.rows.weight_decay == pytest.approx(72 / n_learned)
+    users = trainer.batches.draw_users(1000, np.random.default_rng(0))
+    assert users.numbers.tolist() == list(range(31))  # by whom the level of unknown items is found
+    assert users.history is not None
+    assert users.history.of_user(30).tolist() == later.encoder.item_numbers(["i41", "i0"]).tolist()
+
+
+def test_an_update_keeps_what_was_learned_of_earlier_items() -> None:
+    run = run_of("gml-fm", **{**HISTORY, "lr": 1e-4})
+    with torch.no_grad():
+        run.model.metrics.fill_(0.1)
+    before = run.model.metrics.norm().item()
+    later, report = update(run, grown_by(run, NEW), UpdateOptions())
+    assert report.n_steps == 3
+    assert later.model.metrics.norm().item() == pytest.approx(before, rel=0.1)
+
+
+def test_a_run_with_the_whole_catalogue_goes_on_where_items_turn_out_to_sell_once() -> None:
+    run = fit(data_of(OLD), Settings.make("fm", "topn", HISTORY), split="global-time")
+    assert run.settings.batches.n_negatives == -1
+    new = [(f"u{n % 30}", f"i{40 + n}", 1000 + n) for n in range(450)]
+    later, report = update(run, grown_by(run, new, 490), UpdateOptions(epochs=1, held_out=0.0))
+    assert not run.data.sells_once
+    assert later.data.sells_once
+    assert report.n_rows == 450
+    assert report.n_steps > 0
+
+
 def test_the_same_update_gives_the_same_weights(reads_history: FittedRun) -> None:
     grown = grown_by(reads_history, NEW)
     first, second = (update(reads_history, grown, UpdateOptions())[0].model.state_dict() for _ in range(2))

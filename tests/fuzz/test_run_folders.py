@@ -65,7 +65,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             recommender = Recommender(name, k=4, epochs=1, threads=1).fit(checkerboard(), out=folder / kind)
             recommender.mark_sold(["i1", "i2"])
             recommender.forget("u3")
-            recommender.observe({"user": ["u1", "w"], "item": ["i7", "i8"], "time": [900, None], "event": ["click", None]})
+            with pytest.warns(UserWarning, match="the data have no column of events"):
+                recommender.observe({"user": ["u1", "w"], "item": ["i7", "i8"], "time": [900, None], "event": ["click", None]})
     return folder
 
 

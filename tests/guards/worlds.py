@@ -17,6 +17,7 @@ SHAPES = (
     "ordinary",  # ids alone: no times, no attributes
     "times",
     "repeats",
+    "repeats-merged",
     "attributes",
     "sold-once",
     "sold-once-no-times",
@@ -24,11 +25,13 @@ SHAPES = (
     "sold-once-exempt",
 )
 RATED = ("rated", "rated-attributes")
+MERGED = "repeats-merged"
+_NUMBERED = (*(shape for shape in SHAPES if shape != MERGED), *RATED, MERGED)  # what is added must move no other world
 
 
 def make_tables(shape: str, seed: int = 0) -> dict[str, Any]:
     """The tables and the schema of a shape, as the arguments of Dataset.from_tables."""
-    rng = np.random.default_rng([seed, 14, (*SHAPES, *RATED).index(shape)])
+    rng = np.random.default_rng([seed, 14, _NUMBERED.index(shape)])
     sells_once, has_attributes = shape.startswith("sold-once"), shape in ("attributes", "rated-attributes", "sold-once-listed")
     n_users, n_each = (N_USERS // 2, 2 * ROWS_PER_USER) if shape in RATED else (N_USERS, ROWS_PER_USER)
     n_items = n_users * n_each if sells_once else N_ITEMS
@@ -37,6 +40,8 @@ def make_tables(shape: str, seed: int = 0) -> dict[str, Any]:
         items = rng.permutation(n_items)
     elif shape == "repeats":
         items = rng.integers(N_ITEMS, size=len(users))
+    elif shape == MERGED:  # of 12 items of each user, so that most rows are repeats
+        items = np.concatenate([rng.permutation(N_ITEMS)[:12][rng.integers(12, size=n_each)] for _ in range(n_users)])
     else:
         items = np.concatenate([rng.permutation(N_ITEMS)[:n_each] for _ in range(n_users)])
     order = rng.permutation(len(users))
@@ -79,7 +84,7 @@ def make_tables(shape: str, seed: int = 0) -> dict[str, Any]:
         schema["users"]["fields"] = {"city": "category", "age": "number"}
         schema["items"]["fields"] = {"kind": "category", "tags": {"kind": "set", "separator": "|"}}
     rows = pl.DataFrame(interactions)
-    if shape != "repeats":
+    if shape not in ("repeats", MERGED):
         rows = rows.unique(["user", "item"], keep="first", maintain_order=True)
     return {"interactions": rows, "users": pl.DataFrame(of_users), "items": pl.DataFrame(of_items), "schema": schema}
 

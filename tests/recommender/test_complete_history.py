@@ -75,6 +75,17 @@ def test_observations_stand_by_their_time_among_the_rows_of_the_data(rec: Recomm
     assert history_of(rec, 7) == expected
 
 
+def test_a_row_without_a_time_is_younger_than_all_before_it(rec: Recommender) -> None:
+    own = interactions().filter(pl.col("u") == 7)
+    fresh = [item for item in range(40) if item not in own["i"].to_list()][:3]
+    rec.observe([{"user": 7, "item": fresh[0]}, {"user": 7, "item": fresh[1], "time": 5000}, {"user": 7, "item": fresh[2]}])
+    observed = rec.observed
+    history = complete_history(observed, [7], observed.index.run.encoder.user_numbers([7]))
+    assert history is not None
+    assert history_of(rec, 7)[-3:] == fresh
+    assert history.ages.tolist() == list(range(own.height + 3))[::-1]
+
+
 def test_what_a_newer_export_has_too_counts_once(rec: Recommender) -> None:
     row = interactions().filter(pl.col("u") == 4).row(0, named=True)
     before = history_of(rec, 4)

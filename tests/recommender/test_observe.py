@@ -50,7 +50,7 @@ def test_what_was_observed_counts_at_once_here_and_for_who_loads(kind: str, own_
     assert own_run.observe(TABLES[kind](ROWS)) == ObserveReport(3, 0, 1)
     for run in (own_run, Recommender.load(own_folder)):
         assert run.observed.n == 3
-        assert run.observed.of("u1") == ((40, 100), (41, 100))
+        assert run.observed.of("u1") == ((40, 100), (41, None))
         assert run.observed.of("visitor") == ((3, 90),)
         assert {"i40", "i41"}.isdisjoint(_items(run, "u1"))
         assert "i3" not in _items(run, "visitor")
@@ -60,7 +60,9 @@ def test_what_was_observed_counts_at_once_here_and_for_who_loads(kind: str, own_
 
 def test_one_row_is_a_dict(own_run: Recommender) -> None:
     assert own_run.observe({"user": "u1", "item": "i40"}) == ObserveReport(1, 0, 0)
-    assert own_run.observe({"user": "visitor", "item": "i40", "time": 3, "event": "click"}) == ObserveReport(1, 0, 1)
+    with pytest.warns(UserWarning, match="kinds of events that are observed: 'click'; the data have no column of events"):
+        report = own_run.observe({"user": "visitor", "item": "i40", "time": 3, "event": "click"})
+    assert report == ObserveReport(1, 0, 1)
     assert own_run.observe({"user": "visitor", "item": "i41"}) == ObserveReport(1, 0, 0)
     assert own_run.observed.rows_of("visitor") == (("visitor", "i40", 3, "click"), ("visitor", "i41", None, None))
     assert own_run.observe([]) == own_run.observe({"user": [], "item": []}) == ObserveReport(0, 0, 0)
@@ -214,7 +216,7 @@ def test_without_a_folder_they_are_kept_in_memory_and_saved_with_the_run(board: 
     run = Recommender("ease").fit(board)
     run.observe(ROWS)
     run.save(tmp_path / "run")
-    assert Recommender.load(tmp_path / "run").observed.of("u1") == run.observed.of("u1") == ((40, 100), (41, 100))
+    assert Recommender.load(tmp_path / "run").observed.of("u1") == run.observed.of("u1") == ((40, 100), (41, None))
     run.observe({"user": "u1", "item": "i2", "time": 101})
     run.save(tmp_path / "run")  # which writes none of them again
     run.save(tmp_path / "copy")
@@ -359,6 +361,20 @@ def test_in_memory_who_was_observed_can_be_forgotten(board: Dataset) -> None:
         run.forget("visitor")
 
 
+def test_a_kind_that_the_data_cannot_place_is_told_once() -> None:
+    rows = [(f"u{n % 5}", f"p{n % 7}", n, ("buy", "view")[n % 2]) for n in range(35)]
+    table = pl.DataFrame(rows, schema=["user", "item", "time", "kind"], orient="row")
+    spec = {"event": "kind", "targets": ["buy"], "history_events": ["buy", "view"]}
+    schema = {"interactions": {"user": "user", "item": "item", "time": "time", **spec}}
+    run = Recommender("ease").fit(Dataset.from_tables(table, schema=schema), "none")
+    assert run.observe({"user": ["u1", "u1"], "item": ["p1", "p2"], "event": ["view", "buy"]}).n == 2
+    with pytest.warns(UserWarning, match="'hover', 'hum'; they are in neither targets nor history_events") as caught:
+        run.observe({"user": ["u1"] * 3, "item": ["p1", "p2", "p3"], "event": ["hum", "hover", "view"]})
+    assert len(caught) == 1
+    run.observe({"user": "u2", "item": "p1", "event": "hum"})
+    assert run.observed.n == 6
+
+
 def test_a_failed_write_keeps_nothing_here_either(own_run: Recommender, log: Path) -> None:
     log.mkdir()
     with pytest.raises(DataError, match=r"events\.jsonl could not be"):
@@ -382,6 +398,19 @@ def test_a_batch_is_written_as_a_few_lines(own_run: Recommender, log: Path) -> N
     assert own_run.observe(rows) == ObserveReport(n, 0, 700)
     lines = [json.loads(text) for text in log.read_text().splitlines()]
     assert [len(event.get("rows", ())) for event in lines] == [0, 1000, 1000, 1000, 1000, 1000]
+
+
+@pytest.mark.slow
+def test_a_million_rows_at_once(own_run: Recommender, own_folder: Path) -> None:
+    n = 1_000_000
+    frame = pl.DataFrame(
+        {"user": [f"w{k % 70_000}" for k in range(n)], "item": [f"i{k % 41}" for k in range(n)], "time": range(n)}
+    )
+    assert own_run.observe(frame) == ObserveReport(n, 0, 70_000)
+    assert own_run.observe(frame.tail(1000)) == ObserveReport(0, 1000, 0)
+    loaded = Recommender.load(own_folder)
+    assert loaded.observed.n == n
+    assert [time for _, time in loaded.observed.of("w7")] == list(range(7, n, 70_000))
 
 
 def test_threads_lose_no_row_and_readers_see_whole_states(board: Dataset, tmp_path: Path) -> None:

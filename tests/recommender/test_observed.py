@@ -16,8 +16,8 @@ INDEX: Any = SimpleNamespace(item_numbers={f"i{n}": n for n in range(8)})
 Row = tuple[str, str, float | None, str | None]
 
 
-def _slowly(rows: list[Row], after: float = -math.inf) -> list[tuple[str, float | None]]:
-    """One user's rows in order, row by row: each is put behind all that are not later."""
+def _slowly(rows: list[Row], after: float = -math.inf) -> list[tuple[str, float | None, float]]:
+    """One user's rows in order, row by row, each put behind all that are not later; and by which times."""
     listed: list[tuple[Row, float]] = []
     for row in rows:
         is_known = bool(listed) and listed[-1][0] == row if row[2] is None else row in [other for other, _ in listed]
@@ -28,7 +28,7 @@ def _slowly(rows: list[Row], after: float = -math.inf) -> list[tuple[str, float 
         while place and listed[place - 1][1] > key:
             place -= 1
         listed.insert(place, (row, key))
-    return [(row[1], None if key == -math.inf else key) for row, key in listed]
+    return [(row[1], row[2], key) for row, key in listed]
 
 
 def _rows(user: str) -> st.SearchStrategy[list[Row]]:
@@ -49,7 +49,7 @@ def test_rows_are_in_the_order_of_time_then_arrival_however_they_come(rows: list
         stop = data.draw(st.integers(start + 1, len(rows)))
         observed, fresh = observed.plus(rows[start:stop])
         n_fresh, start = n_fresh + len(fresh), stop
-    expected = _slowly(rows)
+    expected = [(item, time) for item, time, _ in _slowly(rows)]
     assert _listed(observed, "u") == expected
     assert observed.n == n_fresh == len(expected)
     for other in (Observed(INDEX).plus(rows)[0], Observed(INDEX).plus(observed.rows())[0], Observed(INDEX).following(rows)):
@@ -60,7 +60,8 @@ def test_rows_are_in_the_order_of_time_then_arrival_however_they_come(rows: list
 def test_rows_without_a_time_come_after_the_users_last_row_of_the_data(rows: list[Row], after: int) -> None:
     """Without repeated rows, of which the order that the data give could tell another story."""
     rows = list(dict.fromkeys(rows))
-    assert _listed(Observed(INDEX).plus(rows)[0], "u", after) == sorted(_slowly(rows, after), key=lambda pair: pair[1] or 0.0)
+    expected = sorted(_slowly(rows, after), key=lambda row: row[2])
+    assert _listed(Observed(INDEX).plus(rows)[0], "u", after) == [(item, time) for item, time, _ in expected]
 
 
 def test_an_older_row_is_put_in_its_place_and_a_known_one_is_dropped() -> None:
@@ -69,9 +70,9 @@ def test_an_older_row_is_put_in_its_place_and_a_known_one_is_dropped() -> None:
     assert fresh == first
     observed, fresh = observed.plus([("u", "i4", 6, None), ("u", "i1", 5.0, None), ("u", "i1", 5, "click")])
     assert fresh == [("u", "i4", 6, None), ("u", "i1", 5, "click")]
-    assert observed.of("u") == ((1, 5), (2, 5), (1, 5), (4, 6), (3, 7))
-    assert observed.of("u", after=6) == ((1, 5), (1, 5), (2, 6), (4, 6), (3, 7))
-    assert observed.of("u", events=["purchase"]) == ((1, 5), (2, 5), (4, 6), (3, 7))  # rows without a kind count always
+    assert observed.of("u") == ((1, 5), (2, None), (1, 5), (4, 6), (3, 7))
+    assert observed.of("u", after=6) == ((1, 5), (1, 5), (2, None), (4, 6), (3, 7))
+    assert observed.of("u", events=["purchase"]) == ((1, 5), (2, None), (4, 6), (3, 7))  # rows without a kind count always
     assert observed.items_of("u").tolist() == [1, 2, 3, 4]
     assert observed.items_of("u").dtype == "int32"
     assert observed.of("nobody") == ()
@@ -117,11 +118,26 @@ def test_a_log_is_followed_where_it_grew_and_read_anew_where_it_is_another(monke
     monkeypatch.setattr(Observed, "plus", lambda self, rows: (given_rows.extend(rows), real(self, rows))[1])
     grown = observed.following(log)
     assert given_rows == log[2:]
-    assert grown.of("u1") == ((1, 1), (3, 1))
+    assert grown.of("u1") == ((1, 1), (3, None))
     assert grown.following([("u2", "i2", 2, None)]).n == 1  # written anew, without u1
     assert "u1" not in grown.without("u1")
     assert grown.without("u1").following(log).n == 3  # the log has them still
     assert grown.without("nobody") is grown
+
+
+def test_beside_a_log_that_was_written_anew_what_is_held_stays() -> None:
+    log: list[Row] = [("u1", "i1", 1, None), ("u1", "i2", None, None), ("u1", "i1", None, None), ("u2", "i2", 2, None)]
+    observed = Observed(INDEX).following(log)
+    anew: list[Row] = [log[1], log[2], ("u1", "i3", None, None), ("u2", "i3", 9, None)]
+    later = observed.beside(anew, ["u2"])
+    assert later.rows_of("u1") == (*log[:3], anew[2])  # none twice, though one without a time is no duplicate of an earlier one
+    assert later.rows_of("u2") == (("u2", "i3", 9, None),)
+    assert later.n == 5
+    assert later.follows(anew)
+    assert not later.follows(log)
+    anew.append(("u3", "i1", 1, None))
+    assert later.following(anew).n == 6
+    assert sorted(observed.users()) == ["u1", "u2"]
 
 
 def test_a_row_copies_a_small_part_of_what_is_held() -> None:

@@ -7,7 +7,9 @@ import pytest
 
 from gmlfm import Dataset, Recommender
 from gmlfm.data.growing import grown_data
+from gmlfm.recommender.observed import Observed
 from gmlfm.recommender.observed_data import observed_data, part_of
+from gmlfm.recommender.observing import new_rows
 from gmlfm.recommender.run_index import RunIndex
 from gmlfm.runs.event_lines import ObservedRow
 
@@ -55,6 +57,40 @@ def test_kinds_decide_what_is_a_target_and_what_is_history() -> None:
     alone = observed_data(index, [("1", "i2", 70, "view")])
     assert (alone.n_interactions, alone.history_rows.height) == (0, 1)
     assert grown_data(index.run.data, alone).n_history == 1
+
+
+def test_events_and_merged_repeats_of_the_data_count_as_theirs() -> None:
+    spec = {"event": "event", "targets": ["buy"], "history_events": ["buy", "view"]}
+    more = [(1, "i1", 40, "buy"), (1, "i1", 50, "view")]
+    table = pl.DataFrame([*OLD, *more], schema=["user", "item", "time", "event"], orient="row")
+    schema = {"interactions": {"user": "user", "item": "item", "time": "time", **spec}}
+    run = Recommender("popularity").fit(Dataset.from_tables(table, schema=schema), split="none")
+    index = RunIndex(run.fitted)
+    assert index.latest_time == 50
+    assert {(1, 11, True), (1, 40, True), (1, 50, False)} <= index.timed_rows(1)
+    assert all(time != 50 for _, time, _ in index.timed_rows(0))
+    data = observed_data(index, [("1", "i0", None, None), ("new", "i0", None, None)])
+    assert [time for _, _, time in named(data, data.interactions)] == [51, 51]
+    rows: list[ObservedRow] = [
+        ("1", "i1", 11, "buy"),
+        ("1", "i1", 50, "view"),
+        ("1", "i1", 50, None),
+        ("1", "i1", 50, "buy"),
+        ("1", "i1", 40, "view"),
+    ]
+    fresh, report = new_rows(index, Observed(index), rows)
+    assert fresh == rows[3:]
+    assert report.n_duplicates == 3
+    assert part_of(run.fitted.data, run.fitted.data, rows) == rows[:3]
+
+
+def test_where_no_row_has_a_time_observations_begin_at_zero() -> None:
+    table = pl.DataFrame(OLD, schema=["user", "item", "time", "event"], orient="row")
+    table = table.with_columns(time=pl.lit(None, pl.Int64))
+    schema = {"interactions": {"user": "user", "item": "item", "time": "time", "ties": "file"}}
+    run = Recommender("popularity").fit(Dataset.from_tables(table, schema=schema), split="none")
+    data = observed_data(RunIndex(run.fitted), [("1", "i0", None, None), ("1", "i3", None, None), ("new", "i0", None, None)])
+    assert [time for _, _, time in named(data, data.interactions)] == [1, 2, 1]
 
 
 def test_repeats_are_merged_as_the_data_have_it_and_other_columns_are_missing() -> None:

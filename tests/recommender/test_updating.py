@@ -254,3 +254,59 @@ def test_ids_of_a_large_update_are_the_callers(folder: Path) -> None:
         recommender = Recommender.load(folder)
         recommender.update(table_of([(f"n{n}", f"i{n % 20}", 500 + n) for n in range(60)]))
     assert recommender.recommend(["n59"], 3)["known"].all()
+
+
+def test_what_another_process_learned_counts_here_until_the_run_is_read_anew(folder: Path) -> None:
+    service, other = Recommender.load(folder), Recommender.load(folder)
+    other.observe([{"user": "u1", "item": "i4", "time": 50}, {"user": "visitor", "item": "i8"}])
+    service.follow()
+    other.update()
+    service.follow()
+    assert service.observed.n == 2
+    assert events_of(service, "u1")[-1] != "i4"
+    other.observe({"user": "u2", "item": "i5", "time": 80})
+    assert service.observe({"user": "u3", "item": "i5", "time": 81}).n == 1
+    assert service.observed.n == 4
+    other.forget("visitor")
+    service.follow()
+    assert "visitor" not in service.observed
+    assert service.observed.n == 3
+    service.reload()
+    assert sorted(row[0] for row in service.observed.rows()) == ["u2", "u3"]
+    assert events_of(service, "u1")[-1] == "i4"
+
+
+def test_observations_that_do_not_become_data_stay_observed(tmp_path: Path) -> None:
+    table = table_of(OLD).with_columns(what_kind=pl.Series(["buy", "view"] * 36))
+    spec = {**SCHEMA["interactions"], "event": "what_kind", "targets": ["buy"], "history_events": ["buy", "view"]}
+    data = Dataset.from_tables(table, schema={"interactions": spec})
+    recommender = Recommender("fm", **WITH_HISTORY).fit(data, out=tmp_path / "run")
+    rows = [("u1", "i4", 50, "view"), ("u1", "i2", 51, "hover"), ("u2", "i2", 52, "buy")]
+    columns = ("user", "item", "time", "event")
+    with pytest.warns(UserWarning, match="'hover'; they are in neither"):
+        recommender.observe([dict(zip(columns, row, strict=True)) for row in rows])
+    report = recommender.update()
+    assert (report.n_rows, report.n_history) == (1, 1)
+    assert list(recommender.observed.rows()) == [rows[1]]
+    assert in_log(tmp_path / "run") == [rows[1][:3]]
+
+
+def test_who_was_forgotten_in_memory_does_not_come_back_with_an_export(tmp_path: Path) -> None:
+    recommender = Recommender("fm", **WITH_HISTORY).fit(data_of(OLD))
+    recommender.observe({"user": "visitor", "item": "i3"})
+    recommender.forget("u1")
+    recommender.forget("visitor")
+    export = data_of([*OLD, *NEW, ("visitor", "i3", 90)], 18)
+    with pytest.warns(
+        UserWarning, match="2 users who were forgotten will be left out of the training; to train on all, fit anew"
+    ):
+        recommender.update(export)
+    assert {"u1", "visitor"}.isdisjoint(recommender.fitted.encoder.user_ids)
+    recommender.save(tmp_path / "run")
+    log = (tmp_path / "run" / EVENTS).read_text()
+    assert "u1" not in log
+    with pytest.warns(UserWarning, match=r"2 users who were forgotten in .* will be left out"):
+        Recommender.load(tmp_path / "run").update(data_of([*OLD, *NEW, ("visitor", "i3", 90), ("u5", "i9", 300)], 18))
+    recommender.fit(data_of(OLD))
+    assert recommender.update(table_of([("u1", "i16", 300)])).n_users == 0
+    assert "u1" in recommender.fitted.encoder.user_ids

@@ -68,7 +68,7 @@ def test_observed_rows_survive_whatever_others_do(folder: Path) -> None:
     left.observe({"user": "u5", "item": "i3"})
     loaded = Recommender.load(folder)
     assert sorted(row[0] for row in loaded.observed.rows()) == ["u1", "u1", "u4", "u5"]
-    assert loaded.observed.of("u1") == ((1, 1_000), (42, 1_000))
+    assert loaded.observed.of("u1") == ((1, 1_000), (42, None))
     right.save(folder, force=True)
     assert Recommender.load(folder).observed.n == 4
 

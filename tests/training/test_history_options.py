@@ -49,6 +49,7 @@ def test_roles_are_a_list_in_any_order(given: Any, roles: tuple[str, ...]) -> No
         ({"history": ["last", 3]}, "expected auto, none, or some of"),
         ({"half_life": 0}, "half_life is 0"),
         ({"half_life": -2}, "half_life is -2"),
+        ({"half_life": 1e308}, "expected above 0, at most 1,000,000."),
         ({"half_life": "nan"}, "half_life is nan"),
         ({"history_length": 0}, "history_length is 0; expected 1 to 1,000,000."),
         ({"history_dropout": 1}, "history_dropout is 1"),

@@ -19,6 +19,19 @@ def test_a_cosine_is_trained_to_its_end_unless_patience_is_given() -> None:
     assert [TrainingOptions(epochs=20).patience_for(steps) for steps in (500, 80, 1)] == [3, 5, 10]
 
 
+def test_small_data_are_held_back_as_much_in_an_epoch_as_large() -> None:
+    assert [TrainingOptions().decay_for(steps, has_history=True) for steps in (720, 100, 72, 1, 0)] == [
+        0.1,
+        0.72,
+        1.0,
+        1.0,
+        1.0,
+    ]
+    assert TrainingOptions().decay_for(720, has_history=False) == 0.0
+    assert [TrainingOptions(weight_decay=0.3).decay_for(720, has_history=on) for on in (True, False)] == [0.3, 0.3]
+    assert TrainingOptions(weight_decay=0.0).decay_for(720, has_history=True) == 0.0
+
+
 @pytest.mark.parametrize(
     ("loss", "task", "n_negatives", "message"),
     [

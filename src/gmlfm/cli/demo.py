@@ -119,6 +119,7 @@ def run(options: argparse.Namespace) -> None:
         console.print(f"[dim]{verbatim(note)}[/]")
     console.rule("4. Recommendations")
     buyer = data.users.ids[int(fitted.data.user_numbers[fitted.split.test[0]])]
+    _withdraw_earlier(model, buyer)
     with activity("recommending"):
         for_buyer, for_newcomer = model.recommend([buyer], 10), model.recommend_for(NEWCOMER, n=10)
     _show(console, f"Buyer {buyer}, who last bought: {'; '.join(_bought(data, buyer)[-3:])}", for_buyer)
@@ -149,6 +150,17 @@ def run(options: argparse.Namespace) -> None:
     console.print(f"Explore what was just trained in a browser: [bold]gmlfm serve {verbatim(options.out)}[/]", soft_wrap=True)
     if options.json:
         print_json({"report": str(path), "hash": data.content_hash, "results": results})
+
+
+def _withdraw_earlier(model: Recommender, buyer: str) -> None:
+    """What an earlier demo observed of its buyer, which a training in the same folder keeps, goes: demos show the same lists.
+    What somebody else observed has a time or a kind of event, or is of another user."""
+    from gmlfm.runs import RunFolder
+
+    rows = [row for row in model.observed.rows_of(buyer) if row[2:] == (None, None)]
+    if rows and model.folder is not None:
+        RunFolder(model.folder).withdraw(rows)
+        model.reload()
 
 
 def _counts(summary: Summary) -> str:

@@ -87,7 +87,7 @@ def add_to(commands: Any) -> None:
         "--candidates", metavar="KIND", help="interactions (items that occur in them, the default) or catalogue (all)"
     )
     add_context(parser)
-    parser.add_argument("--seen", action="store_true", help="also items the user had")
+    parser.add_argument("--seen", action="store_true", help="also items the user had, or those of --history")
     parser.add_argument(
         "--because",
         action="store_true",
@@ -104,12 +104,10 @@ def run(options: argparse.Namespace) -> None:
             "say for whom, in one way: --user ID; --attributes K=V,... or --history ID,... or both, for somebody new; or "
             "--all --out FILE."
         )
-    for is_misplaced, name, goes_with in (
-        (options.out and not options.all, "--out", "--all"),
-        (options.seen and is_new, "--seen", "--user or --all"),
-    ):
-        if is_misplaced:
-            raise OptionError(f"{name} goes with {goes_with} only.")
+    if options.out and not options.all:
+        raise OptionError("--out goes with --all only.")
+    if options.seen and is_new and options.history is None:
+        raise OptionError("--seen goes with --user, --all or --history only.")
     choices = _choices(options)
     attributes = _attributes(options)
     recommender = load_run(options)
@@ -123,7 +121,9 @@ def run(options: argparse.Namespace) -> None:
         return
     with warnings_as_notes(console), activity("recommending"):
         if is_new:
-            table = recommender.recommend_for(attributes, comma_list(options.history or ""), options.n, **choices)
+            table = recommender.recommend_for(
+                attributes, comma_list(options.history or ""), options.n, seen=options.seen, **choices
+            )
         else:
             table = recommender.recommend(options.user, options.n, seen=options.seen, **choices)
     for user in users_not_known(table):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ import polars as pl
 from gmlfm.errors import DataError
 
 Times = npt.NDArray[np.int64]
+_LOG = logging.getLogger("gmlfm")
 NEVER_ENDS = int(np.iinfo(np.int64).max)
 _SINGLE_UNIT_SHARE = 0.9
 
@@ -20,6 +22,15 @@ _SINGLE_UNIT_SHARE = 0.9
 def look_single_unit(n_sold_once: int, n_sold: int) -> bool:
     """Whether items seem to sell once: nine in ten sold items have one row."""
     return n_sold_once >= _SINGLE_UNIT_SHARE * n_sold
+
+
+def tell_untimed(n_rows: int) -> None:
+    """Of rows without a time, for which nothing can be said of what could be had."""
+    _LOG.warning(
+        "%s of the interactions have no time, so it is not known what could be had when: times of listing and of sales are not "
+        "used; give these rows a time, or leave them out (where).",
+        f"{n_rows:,}",
+    )
 
 
 @dataclass(frozen=True)

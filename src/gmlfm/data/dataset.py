@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.arguments import mapping
-from gmlfm.data.availability import Availability, look_single_unit
+from gmlfm.data.availability import Availability, look_single_unit, tell_untimed
 from gmlfm.data.columns import IdType, Origin
 from gmlfm.data.event_order import event_order, places_in_file
 from gmlfm.data.events import no_history
@@ -150,7 +150,10 @@ class Dataset:
     def availability(self) -> Availability | None:
         """From when until when each item can be had; None where items do not sell once or no listing times are declared."""
         listed = self.items.listed
-        if listed is None or not self.sells_once or not self.has_all_times:
+        if listed is None or not self.sells_once or "time" not in self.interactions.columns:
+            return None
+        if not self.has_all_times:
+            tell_untimed(self.interactions["time"].null_count())
             return None
         return Availability.of(self.interactions["time"], self.item_numbers, listed, self.single_unit_items)
 

@@ -12,6 +12,7 @@ from gmlfm.data.attributes import PARTS
 from gmlfm.data.columns import IdType
 from gmlfm.data.dataset import Dataset, Rows, Side
 from gmlfm.data.event_order import places_in_file
+from gmlfm.data.known_rows import are_known
 from gmlfm.data.schema import Field, Schema
 from gmlfm.errors import DataError
 
@@ -66,6 +67,7 @@ def grown_data(data: Dataset, other: Dataset) -> GrownData:
     if history.height:
         together = [history_rows.select(history.columns), history] if history_rows.height else [history]
         history_rows = pl.concat(together, how="vertical_relaxed")
+    interactions, history_rows = _on_one_scale(interactions, history_rows)
     warnings = tuple(dict.fromkeys((*data.warnings, *other.warnings)))
     grown = replace(
         data,
@@ -78,6 +80,15 @@ def grown_data(data: Dataset, other: Dataset) -> GrownData:
     )
     rows = np.arange(data.n_interactions, grown.n_interactions, dtype=np.int64)
     return GrownData(grown, rows, history.height, n_repeats)
+
+
+def _on_one_scale(interactions: pl.DataFrame, history_rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Times of both as decimals where those of one are."""
+    frames = (interactions, history_rows)
+    if any("time" not in rows.columns for rows in frames) or interactions["time"].dtype == history_rows["time"].dtype:
+        return frames
+    interactions, history_rows = (rows.with_columns(pl.col("time").cast(pl.Float64)) for rows in frames)
+    return interactions, history_rows
 
 
 def check_same_schema(schema: Schema, other: Schema) -> None:
@@ -158,26 +169,18 @@ def _new_rows(data: Dataset, given: pl.DataFrame, context: pl.DataFrame) -> tupl
     keys = _keys(data.interactions)
     had = data.history_rows.filter(pl.col("is_had"))
     old = pl.concat([data.interactions.select(keys), *([had.select(keys)] if had.height else [])])
-    is_new = ~_are_known(old, given.select(keys))
+    is_new = ~are_known(old, given.select(keys))
     if data.schema.interactions.repeats != "merge":
         return is_new, np.zeros(given.height, bool)
     pairs, given_pairs = (
         rows.select("user", "item").hstack([column.alias(f"context {column.name}") for column in occasion.iter_columns()])
         for rows, occasion in ((data.interactions, data.context), (given, context))
     )
-    return is_new, is_new & _are_known(pairs, given_pairs)
+    return is_new, is_new & are_known(pairs, given_pairs)
 
 
 def _keys(rows: pl.DataFrame) -> list[str]:
     return ["user", "item", *(["time"] if "time" in rows.columns else [])]
-
-
-def _are_known(old: pl.DataFrame, given: pl.DataFrame) -> Flags:
-    """Which of the given rows are among the old ones; what is missing is the same as what is missing."""
-    flags = [rows.with_columns(pl.lit(is_old).alias("is old")) for rows, is_old in ((old, True), (given, False))]
-    both = pl.concat(flags, how="vertical_relaxed")
-    known = both.select(pl.col("is old").any().over(old.columns)).to_series().to_numpy()
-    return np.asarray(known[old.height :], bool)
 
 
 def _new_history(
@@ -209,7 +212,7 @@ def _new_history(
         targets = [data.interactions.select(keys)] if is_had else []
         together = [*targets, *([old.select(keys)] if old.height else [])]
         if together:
-            rows = rows.filter(~_are_known(pl.concat(together), rows.select(keys)))
+            rows = rows.filter(~are_known(pl.concat(together), rows.select(keys)))
         before = n_before[rows["before"].to_numpy()]
         parts.append(rows.with_columns(pl.Series("before", before)).select(parts[0].columns))
     history = pl.concat(parts, how="vertical_relaxed").sort("place").drop("place")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from gmlfm.data.dataset import Dataset, Rows
+from gmlfm.data.known_rows import are_known
 from gmlfm.data.splits import Split
 from gmlfm.data.times import in_order
 
@@ -123,14 +124,19 @@ class Histories:
 
     @classmethod
     def of(cls, data: Dataset, visible: Rows | None = None, *, ordered: bool | None = None) -> Histories:
-        """visible: the interactions that may be seen, all without it. Rows that are history alone are always among them.
-        ordered: whether anything comes before anything, where that is known of more rows than these."""
+        """visible: the interactions that may be seen, all without it. Rows that are history alone are always among them, but
+        where the row that they were merged into is held out, it is not told that the user had the item: that it is no
+        negative would tell it from all others. ordered: whether anything comes before anything, where that is known of more
+        rows than these."""
         row_order, extra_order, extra = data.history_order, data.history_rows_order, data.history_rows
         rows = np.flatnonzero(data.counts_as_history) if visible is None else visible[data.counts_as_history[visible]]
         users = np.concatenate([data.user_numbers[rows], extra["user"].to_numpy()])
         items = np.concatenate([data.item_numbers[rows], extra["item"].to_numpy()])
         order = np.concatenate([row_order[rows], extra_order])
-        is_had = np.concatenate([np.ones(len(rows), bool), extra["is_had"].to_numpy()])
+        of_extra = extra["is_had"].to_numpy()
+        if visible is not None and of_extra.any():
+            of_extra = of_extra & ~_are_held_out(data, visible, extra)
+        is_had = np.concatenate([np.ones(len(rows), bool), of_extra])
         # Rows of one time stay in the order of the file: which of them is the latest must not depend on the sort.
         by_user = np.lexsort((order, users))
         starts = np.searchsorted(users[by_user], np.arange(len(data.users) + 1))
@@ -146,6 +152,13 @@ class Histories:
             columns = [data.interactions["time"][rows], *([extra["time"]] if extra.height else [])]
             times = in_order(pl.concat(columns))[by_user]
         return cls(starts, *events, data.user_numbers, data.item_numbers, row_order, excludes_own, times)
+
+    @classmethod
+    def had(cls, data: Dataset, visible: Rows, *, ordered: bool | None = None) -> Histories | None:
+        """The same with targets of kinds that do not count as history, which users had all the same; None where all do."""
+        if "is_history" not in data.interactions.columns:
+            return None
+        return cls.of(replace(data, interactions=data.interactions.drop("is_history")), visible, ordered=ordered)
 
     def times_of(self, user: int) -> npt.NDArray[Any]:
         """Of a user's events, which ascend; empty without times, and for a user of number -1."""
@@ -178,7 +191,8 @@ class Histories:
 
     @classmethod
     def of_other(cls, data: Dataset, other: Dataset, numbers: npt.NDArray[np.integer[Any]]) -> Histories:
-        """What the rows of other data see: the rows before them, in both. Without times in both, the rows of `data` alone.
+        """What the rows of other data see: the rows before them, in both, once where both have them. Without times in both, the
+        rows of `data` alone.
 
         numbers: by user of the other data, their number in `data`, -1 for none. Both number the same items.
         """
@@ -187,16 +201,24 @@ class Histories:
         of_user[numbers[numbers >= 0]] = np.flatnonzero(numbers >= 0)
         ids = pl.concat([other.users.ids, data.users.ids.alias(other.users.ids.name)])
         has_times = all("time" in both.interactions.columns for both in (data, other))
+        own_rows, own_extra = (_events(rows, of_user, 0, has_times) for rows in (data.interactions, data.history_rows))
         rows, extra = (
-            pl.concat(
-                [_events(getattr(data, name), of_user, 0, has_times), _events(getattr(other, name), None, start, has_times)],
-                how="vertical_relaxed",
-            )
-            for name, start in (("interactions", 0), ("history_rows", data.n_interactions))
+            _events(given, None, data.n_interactions, has_times) for given in (other.interactions, other.history_rows)
         )
-        joined = replace(other, interactions=rows, history_rows=extra, users=replace(other.users, ids=ids))
-        visible = None if is_ordered(joined) else np.arange(data.n_interactions, dtype=np.int64)
-        histories, of_rows = cls.of(joined, visible), slice(data.n_interactions, None)
+
+        def joined(own_extra: pl.DataFrame) -> Dataset:
+            frames = [pl.concat(both, how="vertical_relaxed") for both in ((own_rows, rows), (own_extra, extra))]
+            if has_times:
+                scale = pl.concat([frame.clear()["time"].to_frame() for frame in frames], how="vertical_relaxed").schema
+                frames = [frame.cast(scale) for frame in frames]
+            return replace(other, interactions=frames[0], history_rows=frames[1], users=replace(other.users, ids=ids))
+
+        both, visible = joined(own_extra), np.arange(data.n_interactions, dtype=np.int64)
+        if is_ordered(both):
+            is_repeated, is_repeated_extra = (_are_in(given, rows, extra, has_times) for given in (own_rows, own_extra))
+            both = joined(own_extra.filter(~is_repeated_extra))
+            visible = np.concatenate([visible[~is_repeated], np.arange(data.n_interactions, both.n_interactions)])
+        histories, of_rows = cls.of(both, visible), slice(data.n_interactions, None)
         return replace(
             histories,
             row_users=histories.row_users[of_rows],
@@ -215,6 +237,14 @@ class Histories:
         return gathered(self.items, start, np.where(users < 0, start, stop), self.order)
 
 
+def _are_held_out(data: Dataset, visible: Rows, rows: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    """Of rows that were merged: is a positive row of their pair not among the visible ones?"""
+    hidden, items = np.setdiff1d(data.positive_rows, visible), rows["item"].to_numpy()
+    n_items = 1 + int(max(data.item_numbers.max(initial=0), items.max(initial=0)))
+    pairs = data.user_numbers[hidden].astype(np.int64) * n_items + data.item_numbers[hidden]
+    return np.isin(rows["user"].to_numpy().astype(np.int64) * n_items + items, pairs)
+
+
 def _events(rows: pl.DataFrame, users: Longs | None, start: int, has_times: bool) -> pl.DataFrame:
     """What decides which rows are whose history, alike for all data. users: under other numbers; start: of rows before them."""
     numbers, always = rows["user"].to_numpy(), pl.Series([True]).new_from_index(0, rows.height)
@@ -225,6 +255,14 @@ def _events(rows: pl.DataFrame, users: Longs | None, start: int, has_times: bool
     if has_times:
         columns.append(rows["time"] if "time" in rows.columns else pl.Series("time", [], pl.Int64()))
     return pl.DataFrame(columns)
+
+
+def _are_in(given: pl.DataFrame, rows: pl.DataFrame, extra: pl.DataFrame, has_times: bool) -> npt.NDArray[np.bool_]:
+    """Which of the given events are among those of other data: had by their users among what is had there, others among the
+    others."""
+    keys = ["user", "item", "is_had", *(["time"] if has_times else [])]
+    old = pl.concat([rows.select(keys), extra.select(keys)], how="vertical_relaxed")
+    return are_known(old, given.select(keys))
 
 
 def is_ordered(data: Dataset) -> bool:

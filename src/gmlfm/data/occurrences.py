@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gmlfm.data.availability import NEVER_ENDS, Times, refuse_other_scale
+from gmlfm.data.availability import NEVER_ENDS, Times, refuse_other_scale, tell_untimed
 from gmlfm.data.counting import ItemTally
 from gmlfm.data.splits import TRAIN
 from gmlfm.data.time_keys import time_keys, time_of_key
@@ -54,17 +54,25 @@ class Occurrences:
 
 
 def bounds_of(shards: Iterable[pl.DataFrame], listed: pl.Series, single_unit: Flags, time_is_float: bool) -> ItemBounds | None:
-    """None where a row has no time. shards: frames with the columns item and time; listed, single_unit: by item."""
+    """None where a row has no time, which is told.
+
+    shards: frames with the columns item and time; listed, single_unit: by item.
+    """
     as_float = time_is_float or listed.dtype.is_float()
     is_listed = listed.is_not_null().to_numpy()
     start = np.full(len(listed), _ALWAYS, np.int64)
     start[is_listed] = time_keys(listed.drop_nulls().cast(pl.Float64) if as_float else listed.drop_nulls())
     end = np.full(len(listed), NEVER_ENDS, np.int64)
+    n_untimed = 0
     for rows in shards:
-        if rows["time"].null_count():
-            return None
+        n_untimed += rows["time"].null_count()
+        if n_untimed:
+            continue
         items = rows["item"].to_numpy()
         times, is_sale = time_keys(rows["time"].cast(pl.Float64) if as_float else rows["time"]), single_unit[items]
         end[items[is_sale]] = times[is_sale]
+    if n_untimed:
+        tell_untimed(n_untimed)
+        return None
     refuse_other_scale(start, end, is_listed, lambda key: time_of_key(key, as_float))
     return ItemBounds(np.minimum(start, end), end, as_float)

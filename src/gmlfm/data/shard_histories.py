@@ -60,3 +60,7 @@ class ShardUsers:
     def histories(self, visible: Rows) -> Histories:
         """visible: places of the shard's rows. Whether rows are in an order at all is said of the whole folder."""
         return Histories.of(self.data, visible, ordered=self.prepared.is_ordered)
+
+    def had(self, visible: Rows) -> Histories | None:
+        """What users had, where that is more than what is history."""
+        return Histories.had(self.data, visible, ordered=self.prepared.is_ordered)

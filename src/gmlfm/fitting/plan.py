@@ -29,7 +29,7 @@ from gmlfm.training.trainer import EpochReport, Observer, Resumable, Trainer, Va
 
 CHECKPOINTS, CHECKPOINTS_OF_REFIT, CURVE, STAMP = "checkpoints", "checkpoints-refit", "curve.jsonl", "fit.json"
 _SAMPLED_RATINGS = 64
-_MAY_CHANGE = ("epochs", "patience", "threads")  # between a training and its resumption; and the device, which is no setting
+_MAY_CHANGE = ("patience", "threads")  # between a training and its resumption; and the device, which is no setting
 
 
 class FitPlan(ABC):
@@ -163,7 +163,9 @@ def read_stamp(path: Path) -> dict[str, Any]:
 def _differences(earlier: dict[str, Any], stamp: dict[str, Any]) -> list[str]:
     """In words, what is another than it was, apart from what may change on the way."""
     flat = [{**of, **of["settings"]} for of in (earlier, stamp)]
-    changed = [name for name in flat[1] if name not in (*_MAY_CHANGE, "settings") and flat[0].get(name) != flat[1][name]]
+    # A schedule goes over all epochs: with more of them the rate would jump in the middle.
+    may_change = _MAY_CHANGE if flat[1].get("schedule", "constant") != "constant" else (*_MAY_CHANGE, "epochs")
+    changed = [name for name in flat[1] if name not in (*may_change, "settings") and flat[0].get(name) != flat[1][name]]
     return [f"{name} was {_shown(flat[0].get(name))} and is {_shown(flat[1][name])}" for name in changed]
 
 

@@ -16,14 +16,14 @@ from gmlfm.errors import OptionError
 from gmlfm.fitting.labels import labelled
 from gmlfm.fitting.run import history_spec, learned_interactions, sequence_spec
 from gmlfm.training.sampling.availability import negatives_at_times, row_availability, training_negatives
-from gmlfm.training.sampling.batches import Batches, LabelledBatches, RankingBatches
+from gmlfm.training.sampling.batches import ALL_NEGATIVES, Batches, LabelledBatches, RankingBatches
 from gmlfm.training.sampling.groups import IdRows
 from gmlfm.training.sampling.history_batches import HistoryBatches
 from gmlfm.training.sampling.instances import Instances
 from gmlfm.training.sampling.negatives import TrainingNegatives
 from gmlfm.training.sampling.new_items import NewItems, last_rows
 from gmlfm.training.sampling.sequence_batches import SequenceBatches
-from gmlfm.training.settings import Settings
+from gmlfm.training.settings import NEGATIVES_OF_A_ROW, Settings
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ class TrainingRows:
 
     def _history_batches(self, rows: Rows, encoder: Encoder, encoded: Encoded, targets: Rows | None) -> HistoryBatches:
         data, settings, task = self.data, self.settings, self.settings.task
+        options, learned = settings.batches, None
         of_batches, spec, pieces = HistoryBatches, history_spec(encoder, settings), settings.history
         if settings.info.cls.reads_sequences:
             of_batches, spec = SequenceBatches, sequence_spec(settings)
@@ -86,7 +87,10 @@ class TrainingRows:
         if task == "topn":
             visible, availability = rows, row_availability(data, self.split)
             if availability is not None or not settings.shares_negatives:
-                rows, negatives = negatives_at_times(data, rows, availability, settings.batches)
+                if options.n_negatives == ALL_NEGATIVES:
+                    # What could be had depends on the row since an update brought sales; the run was begun without.
+                    options = replace(options, n_negatives=min(NEGATIVES_OF_A_ROW, len(data.seen_items)))
+                rows, negatives = negatives_at_times(data, rows, availability, options)
             weights, new_items = self._weights(rows), self._new_items(rows, negatives)
         else:
             visible = learned_interactions(rows, None)
@@ -95,7 +99,7 @@ class TrainingRows:
         counts = np.bincount(data.item_numbers[rows], minlength=len(encoded.item))
         ids = IdRows.from_counts(encoder.fields, counts, encoded.item, new_items)
         if targets is not None:
-            places = np.flatnonzero(np.isin(rows, targets))
+            learned, places = rows, np.flatnonzero(np.isin(rows, targets))
             rows, negatives = rows[places], None if negatives is None else negatives.of(places)
             labels, weights = (None if array is None else array[places] for array in (labels, weights))
         return of_batches(
@@ -104,13 +108,15 @@ class TrainingRows:
             encoded,
             ids,
             spec,
-            settings.batches,
+            options,
             dropout=pieces.history_dropout,
             piece=pieces.piece,
             labels=labels,
             weights=weights,
             negatives=negatives,
             candidates=data.seen_items,
+            had=Histories.had(data, visible),
+            learned=learned,
         )
 
     def _weights(self, rows: Rows) -> npt.NDArray[np.float32] | None:

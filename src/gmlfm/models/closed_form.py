@@ -26,6 +26,7 @@ HalfLife = Annotated[
     Setting(
         "rows after which one of a user's rows counts half when scoring; none: all count alike",
         least=0,
+        most=1_000_000,
         words={"none": 0},
         search=Choice((0.0, 2.5, 5.0, 10.0, 20.0, 50.0, 100.0)),
     ),

@@ -15,7 +15,6 @@ import polars as pl
 from gmlfm.arguments import id_of, ids_of, path_of, shown
 from gmlfm.data.columns import Origin
 from gmlfm.data.dataset import Dataset
-from gmlfm.data.forgetting import data_without
 from gmlfm.data.interop import is_table
 from gmlfm.data.prepared import PreparedData
 from gmlfm.data.splits import AUTO
@@ -33,6 +32,7 @@ from gmlfm.recommender import changes, printing, reasons
 from gmlfm.recommender.because import check_because
 from gmlfm.recommender.candidates import candidate_items, caps_of, note_caps
 from gmlfm.recommender.evaluating import evaluate_curve, evaluate_other, evaluate_part
+from gmlfm.recommender.forgotten import Forgotten
 from gmlfm.recommender.newcomers import explain_for_newcomer, score_for_newcomer
 from gmlfm.recommender.observed import Observed
 from gmlfm.recommender.observing import (
@@ -49,7 +49,8 @@ from gmlfm.recommender.updating import updated
 from gmlfm.retrieval import DEFAULT_N
 from gmlfm.retrieval.explaining import Explanation
 from gmlfm.runs import RunFolder, claimed, run_path
-from gmlfm.runs.event_lines import ObservedRow
+from gmlfm.runs.event_lines import Event, ObservedRow
+from gmlfm.runs.events import forgetting
 from gmlfm.training.settings import Settings
 from gmlfm.training.trainer import DivergedError, Observer, TrainingInterrupted
 
@@ -81,6 +82,7 @@ class Recommender:
         self._folder: RunFolder | None = None
         self._folders: dict[Path, RunFolder] = {}  # every one that this object wrote or was read from
         self._n_forgotten = 0  # of the folder's events, those that are taken note of
+        self._forgotten: tuple[Event, ...] = ()  # who was forgotten while there was no folder
         self._changing = threading.RLock()
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -151,7 +153,7 @@ class Recommender:
             )
         with self._claimed(out, resume=resume, force=force) as folder:
             run = fit(
-                data if folder is None else _without_forgotten(data, folder),
+                data if folder is None else Forgotten(folder).left_out_of(data),
                 self.settings,
                 split=split,
                 split_options=split_options,
@@ -162,7 +164,7 @@ class Recommender:
                 observer=observer,
             )
             with self._changing:
-                self._folder, self._saved = folder, None
+                self._folder, self._saved, self._forgotten = folder, None, ()
                 self._state = State.of(run)
                 if folder is not None:
                     self._state = self._state.in_folder(folder)
@@ -316,6 +318,7 @@ class Recommender:
         history: Sequence[Any] = (),
         n: int = DEFAULT_N,
         *,
+        seen: bool = False,
         context: Mapping[str, Any] | None = None,
         filter: str | None = None,
         available: Sequence[Any] | None = None,
@@ -323,7 +326,8 @@ class Recommender:
         at_most: Mapping[str, int] | None = None,
         because: bool = False,
     ) -> pl.DataFrame:
-        """For a user never seen, from what is known of them and from what they chose, which is then left out.
+        """For a user never seen, from what is known of them and from what they chose, which is then left out, unless seen=True
+        or the data keep repeats.
 
         A model that learns a row for each user fits one to the history with everything else frozen; without a history the
         unknown row stands for them. because: as for `recommend`.
@@ -332,7 +336,7 @@ class Recommender:
         items = candidate_items(state.index, state.stock, n, filter, available, candidates)
         attributes = {} if attributes is None else attributes
         caps = caps_of(state.index, at_most)
-        table = rank_for_newcomer(state.run, attributes, history, n, items, caps, context, because=because)
+        table = rank_for_newcomer(state.run, attributes, history, n, items, caps, context, seen=seen, because=because)
         note_caps(table.height, 1, n, items, at_most)
         return table
 
@@ -473,7 +477,8 @@ class Recommender:
                 state = self._fitted_state if folder is None else self._fitted_state.in_folder(folder)
                 self._state = state
             device = chosen_device(self._device if device is None else device)
-            run, report, learned = updated(state, folder, data, options, device, observer, _without_forgotten)
+            forgotten = Forgotten(folder, self._forgotten)
+            run, report, learned = updated(state, data, options, device, observer, forgotten)
             with self._changing:
                 now = self._fitted_state
                 if now.run is not state.run:
@@ -505,7 +510,7 @@ class Recommender:
                     )
                 self._saved = folder.load()
                 self.settings = self._saved.settings
-                state = State.of(self._saved, state.stock.marks, state.observed)
+                state = State.of(self._saved, state.stock.marks)  # whose data may have learned what was observed
             self._state = state.in_folder(folder)
 
     def follow(self) -> None:
@@ -520,6 +525,7 @@ class Recommender:
                 users = folder.forgotten_among(state.run.encoder.user_ids)
                 if users:
                     state = State.of(without_users(state.run, users), state.stock.marks, state.observed)
+                state = replace(state, observed=state.observed.unfollowed())  # what is held of them goes, too
                 self._n_forgotten = n_forgotten
             self._state = state.in_folder(folder)
 
@@ -563,6 +569,8 @@ class Recommender:
             text = self._state.run.encoder.texts_of([user])[0]
             is_gone |= text in self._state.observed
             state = self._state.without_observed(text)
+            if self._folder is None and (is_gone or state.run.encoder.user_numbers([user])[0] >= 0):
+                self._forgotten = forgetting(self._forgotten, text)
             if is_gone and state.run.encoder.user_numbers([user])[0] < 0:
                 self._state = state
                 return
@@ -586,7 +594,8 @@ class Recommender:
         state = self._fitted_state
         rows = list(state.observed.rows())
         marks, origin = state.stock.marks, self._folder
-        run = folder.save(state.run, marks=marks, observed=rows, origin=origin, learned=learned, force=force)
+        events = self._forgotten
+        run = folder.save(state.run, marks=marks, observed=rows, origin=origin, learned=learned, forgotten=events, force=force)
         self._state = State.of(run, state.stock.marks, state.observed).in_folder(folder)
         self._folder, self._saved = folder, run
 
@@ -612,22 +621,3 @@ class Recommender:
         recommender._folder, recommender._saved, recommender._n_forgotten = run_folder, run, n_forgotten
         recommender._folders = {run_folder.path: run_folder}
         return recommender
-
-
-def _without_forgotten(data: Dataset | PreparedData, folder: RunFolder) -> Dataset | PreparedData:
-    """The data without the users who were forgotten in this folder."""
-    if isinstance(data, PreparedData):
-        if folder.forgotten_among(data.side("users")["id"]):
-            raise DataError(
-                f"{data.folder} holds users who were forgotten in {folder.path}; prepare the data anew without them, or train "
-                "in a new folder."
-            )
-        return data
-    forgotten = set(folder.forgotten_among(data.users.ids))
-    if not forgotten:
-        return data
-    numbers = [number for number, user in enumerate(data.users.ids) if user in forgotten]
-    noun = "user who was forgotten" if len(numbers) == 1 else "users who were forgotten"
-    message = f"{len(numbers):,} {noun} in {folder.path} will be left out of its training; to train on all, take a new folder."
-    warnings.warn(message, stacklevel=3)
-    return data_without(data, numbers)[0]

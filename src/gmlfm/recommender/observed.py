@@ -48,22 +48,18 @@ class Observed:
     ) -> tuple[tuple[int, Time | None], ...]:
         """Item number and time, oldest first, of the items of the catalogue.
 
-        after: the user's last time in the data. A row that came without a time has the latest known when it came, of the rows
-        before it or `after`; None where there is none. events: of these kinds alone, and rows without a kind.
+        after: the user's last time in the data. A row that came without a time stands behind the latest known when it came, of
+        the rows before it or `after`, and has none: it is later than these. events: of these kinds alone, and rows without a
+        kind.
         """
         rows = self.rows_of(user)
         if not rows:
             return ()
-        times = _sort_keys(rows, -math.inf if after is None else after)
         if after is not None:
-            order = sorted(range(len(rows)), key=times.__getitem__)
-            rows, times = tuple(rows[place] for place in order), [times[place] for place in order]
+            keys = _sort_keys(rows, after)
+            rows = tuple(rows[place] for place in sorted(range(len(rows)), key=keys.__getitem__))
         numbers = self.index.item_numbers
-        return tuple(
-            (numbers[row[1]], None if time == -math.inf else time)
-            for row, time in zip(rows, times, strict=True)
-            if row[1] in numbers and _is_of(row, events)
-        )
+        return tuple((numbers[row[1]], row[_TIME]) for row in rows if row[1] in numbers and _is_of(row, events))
 
     def items_of(self, user: str, events: Collection[str] | None = None) -> Ints:
         """Numbers of the items, of these kinds of events."""
@@ -118,6 +114,32 @@ class Observed:
             else:
                 kept_rows.append(row)
         return Observed(self.index).plus(kept_rows)[0]
+
+    def beside(self, log: list[ObservedRow], forgotten: Iterable[str]) -> Observed:
+        """What is held, and what a log that was written anew has beside it, which is followed from here on. Of users who were
+        forgotten the log's rows alone."""
+        n, held = len(log), self
+        for user in forgotten:
+            held = held.without(user)
+        new, known = [], Counter(held.rows()) if n else Counter()
+        for row in log[:n]:
+            if known[row]:
+                known[row] -= 1
+            else:
+                new.append(row)
+        return replace(held.plus(new)[0], _log=log, _n_followed=n)
+
+    def follows(self, log: list[ObservedRow]) -> bool:
+        """Whether it is this log that was followed last, not written anew since."""
+        return log is self._log
+
+    def unfollowed(self) -> Observed:
+        """The same rows. The log is followed from its start, next time."""
+        return replace(self, _log=None)
+
+    def users(self) -> Iterator[str]:
+        for bucket in self._buckets:
+            yield from bucket
 
     def over(self, index: RunIndex) -> Observed:
         """The same rows over another catalogue."""

@@ -12,7 +12,7 @@ from gmlfm.data.building import merge_repeats
 from gmlfm.data.columns import IdType
 from gmlfm.data.dataset import Dataset, Side
 from gmlfm.data.events import EventRoles, history_alone, no_history
-from gmlfm.recommender.run_index import RunIndex
+from gmlfm.recommender.run_index import RunIndex, kinds_in_data
 from gmlfm.runs.event_lines import ObservedRow, Time
 
 
@@ -87,32 +87,41 @@ def _following(time: Time) -> Time:
 
 
 def _latest_times(index: RunIndex, users: list[str]) -> dict[str, Time]:
-    overall = index.latest_time
-    assert overall is not None
+    overall = 0 if index.latest_time is None else index.latest_time  # nobody's row has a time
     result: dict[str, Time] = {}
     for user, number in index.user_numbers(users).items():
-        times = [] if number < 0 else [time for _, time in index.timed_rows(number) if time is not None]
+        times = [] if number < 0 else [time for _, time, _ in index.timed_rows(number) if time is not None]
         result[user] = max(times, default=overall)
     return result
 
 
 def part_of(data: Dataset, before: Dataset, rows: Sequence[ObservedRow]) -> list[ObservedRow]:
-    """Which of the observed rows the data have: by user, item and time; without a time, as a new row of the pair, which the
-    data before, of which these are grown, did not have."""
+    """Which of the observed rows the data have: by user, item, time and kind; without a time, as a new row of the pair, which
+    the data before, of which these are grown, did not have."""
     if not rows:
         return []
     users = dict(zip(data.users.ids.to_list(), range(len(data.users)), strict=True))
     asked = np.array(sorted({users[row[0]] for row in rows if row[0] in users}), np.int32)
-    pairs: set[tuple[str, str]] = set()
-    timed: set[tuple[str, str, Time]] = set()
+    pairs: set[tuple[str, str, bool]] = set()
+    timed: set[tuple[str, str, Time | None, bool]] = set()
     for frame, old in ((data.interactions, before.interactions), (data.history_rows, before.history_rows)):
         is_new = np.arange(frame.height) >= old.height
         chosen = np.isin(frame["user"].to_numpy(), asked)
         frame = frame.filter(chosen)
         times = frame["time"].to_list() if "time" in frame.columns else [None] * frame.height
+        was_had = frame["is_had"].to_list() if "is_had" in frame.columns else [True] * frame.height
         names = (data.users.ids[frame["user"].to_numpy()], data.items.ids[frame["item"].to_numpy()])
-        for user, item, time, is_new_row in zip(*names, times, is_new[chosen], strict=True):
-            timed.add((user, item, time))
+        for user, item, time, had, is_new_row in zip(*names, times, was_had, is_new[chosen], strict=True):
+            timed.add((user, item, time, had))
             if is_new_row:
-                pairs.add((user, item))
-    return [row for row in rows if (row[:2] in pairs if row[2] is None else row[:3] in timed)]
+                pairs.add((user, item, had))
+    targets = data.schema.interactions.targets
+
+    def is_part(row: ObservedRow) -> bool:
+        user, item, time, kind = row
+        kinds = kinds_in_data(kind, targets)
+        if time is None:
+            return any((user, item, had) in pairs for had in kinds)
+        return any((user, item, time, had) in timed for had in kinds)
+
+    return [row for row in rows if is_part(row)]

@@ -17,15 +17,17 @@ from gmlfm.data.interop import as_frame
 from gmlfm.errors import DataError, SchemaError
 from gmlfm.fitting import FittedRun
 from gmlfm.recommender.changes import with_new_items
+from gmlfm.recommender.following import following
 from gmlfm.recommender.observed import Observed
 from gmlfm.recommender.observed_times import times_on_the_scale
-from gmlfm.recommender.run_index import RunIndex
+from gmlfm.recommender.run_index import RunIndex, kinds_in_data
 from gmlfm.recommender.state import State
 from gmlfm.reports import ObserveReport as ObserveReport
 from gmlfm.runs import RunFolder
 from gmlfm.runs.event_lines import ObservedRow, is_time
 
 _ORIGIN = Origin("the observations")
+_MOST_KINDS_SHOWN = 5
 _NESTED = (list, tuple, set, frozenset, pl.Series)
 
 
@@ -55,7 +57,17 @@ def new_rows(index: RunIndex, observed: Observed, rows: list[ObservedRow]) -> tu
     """Those that neither the data nor earlier observations have; and what is to be told of all of them."""
     numbers = index.user_numbers(dict.fromkeys(row[0] for row in rows))
     of_data = {user: index.timed_rows(number) for user, number in numbers.items() if number >= 0}
-    unknown = [row for row in rows if row[2] is None or (index.item_numbers[row[1]], row[2]) not in of_data.get(row[0], ())]
+    targets = index.run.data.schema.interactions.targets
+
+    def is_of_data(row: ObservedRow) -> bool:
+        user, item, time, kind = row
+        known = of_data.get(user)
+        if not known or time is None:
+            return False
+        number = index.item_numbers[item]
+        return any((number, time, was_had) in known for was_had in kinds_in_data(kind, targets))
+
+    unknown = [row for row in rows if not is_of_data(row)]
     _, fresh = observed.plus(unknown)
     n_new_users = sum(number < 0 and user not in observed for user, number in numbers.items())
     return fresh, ObserveReport(len(fresh), len(rows) - len(fresh), n_new_users)
@@ -84,6 +96,7 @@ def checked_rows(state: State, interactions: Any, origin: Origin | None = None) 
     """As they are kept; what cannot be kept is refused, and what has no effect warned of."""
     rows = observed_rows(state.index, interactions, origin)
     _warn_without_history(state.run)
+    _warn_of_kinds(state.index, rows)
     return rows
 
 
@@ -92,7 +105,9 @@ def state_observing_each(
 ) -> tuple[State, list[ObserveReport]]:
     """The state with the rows of several who observe, and a report for each: one write makes them durable together."""
     with nullcontext() if folder is None else folder.held_log() as log:
-        observed = state.observed if log is None else state.observed.following(log.observed())  # with others' rows
+        observed = state.observed
+        if folder is not None and log is not None:
+            observed = following(observed, folder, log.observed())  # with others' rows
         reports, together = [], []
         for rows in parts:
             fresh, report = new_rows(state.index, observed, rows)
@@ -113,6 +128,24 @@ def _warn_without_history(run: FittedRun) -> None:
             "of their recommendations, but changes no score until a model that reads it is trained."
         )
         warnings.warn(message, stacklevel=4)
+
+
+def _warn_of_kinds(index: RunIndex, rows: Sequence[ObservedRow]) -> None:
+    """Of each kind of event that the data cannot place, once for a run."""
+    spec = index.run.data.schema.interactions
+    kinds = {row[3] for row in rows if row[3] is not None} - index.kinds_told
+    if spec.event is not None:
+        kinds = set() if None in (spec.targets, spec.history_events) else kinds - {*spec.targets, *spec.history_events}  # type: ignore[misc]
+    if not kinds:
+        return
+    index.kinds_told |= kinds
+    names = sorted(kinds)
+    listed = ", ".join(f"'{kind}'" for kind in names[:_MOST_KINDS_SHOWN]) + (", ..." if len(names) > _MOST_KINDS_SHOWN else "")
+    if spec.event is None:
+        reason = "the data have no column of events, so every row counts as a choice and as history, whatever its kind"
+    else:
+        reason = "they are in neither targets nor history_events of the data, so these rows are kept but change nothing"
+    warnings.warn(f"kinds of events that are observed: {listed}; {reason}.", stacklevel=4)
 
 
 def _as_table(interactions: Any) -> pl.DataFrame:

@@ -136,9 +136,11 @@ def rank_for_newcomer(
     caps: list[Cap],
     context: Context,
     *,
+    seen: bool = False,
     because: bool = False,
 ) -> pl.DataFrame:
-    """user (empty), item, score, rank and perhaps title and because."""
+    """user (empty), item, score, rank and perhaps title and because. seen: also items of the history, which are ranked in any
+    case where the data keep repeats."""
     if because:
         check_because(run)
     ids = ids_of(history, "the items of the history")
@@ -147,12 +149,14 @@ def rank_for_newcomer(
         if number < 0:
             warnings.warn(f"the item '{item}' of the history is unknown and has no effect.", stacklevel=3)
     chosen = numbers[numbers >= 0].astype(np.int32)
+    left_out = [] if seen or run.data.schema.interactions.repeats == "keep" else [chosen]
     if len(chosen) and not (run.model.inputs.history or run.model.reads_history):
-        message = f"'{run.settings.model}' cannot learn from a history without training; it is only left out."
+        effect = "is only left out" if left_out else "has no effect"
+        message = f"'{run.settings.model}' cannot learn from a history without training; it {effect}."
         warnings.warn(message, stacklevel=3)
     user: UserSide = newcomer(run, attributes, chosen if len(chosen) else None, context)
     scores = run.model.score_all(user, items)
-    ranked = _ranked(run, scores, items, n, [chosen], caps, np.zeros(1, bool), user if because else None)
+    ranked = _ranked(run, scores, items, n, left_out, caps, np.zeros(1, bool), user if because else None)
     no_ids = run.encoder.ids_of_users(np.full(len(ranked.places), -1))
     return pl.DataFrame([no_ids, *_columns(run, ranked)])
 

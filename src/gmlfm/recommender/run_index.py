@@ -3,7 +3,7 @@ ranking."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,8 +19,8 @@ from gmlfm.retrieval import Cap
 from gmlfm.runs.event_lines import ObservedRow
 
 Ints = npt.NDArray[np.int32]
-
-
+# The item's number, the time, and whether it was had: a target, or merged into one.
+TimedRow = tuple[int, int | float | None, bool]
 _MOST_FILTERS, _MOST_USERS = 16, 16_384  # that are kept
 
 
@@ -46,7 +46,7 @@ class KnownUser:
 
 class RunIndex:
     """offers: by kind of candidates; filtered: by that and a filter, with the offer that they are of; caps: by field, at most
-    one of a group; users: by id. All of it goes with the run."""
+    one of a group; users: by id; kinds_told: the kinds of events that were warned of. All of it goes with the run."""
 
     def __init__(self, run: FittedRun) -> None:
         self.run = run
@@ -54,6 +54,7 @@ class RunIndex:
         self.filtered = Memo[tuple[Offer, Ints]](_MOST_FILTERS)
         self.caps = Memo[Cap](_MOST_FILTERS)
         self.users = Memo[KnownUser](_MOST_USERS)
+        self.kinds_told: set[str] = set()
 
     @cached_property
     def positives(self) -> PositivesByUser:
@@ -93,13 +94,23 @@ class RunIndex:
         ids = list(users)
         return dict(zip(ids, self.run.encoder.user_numbers(ids).tolist(), strict=True))
 
-    def timed_rows(self, user: int) -> set[tuple[int, float]]:
-        """What the data have of a user: item numbers, each with its time."""
+    def timed_rows(self, user: int) -> set[TimedRow]:
+        """What the data have of a user, rows that are history alone included."""
         data = self.run.data
         if "time" not in data.interactions.columns:
             return set()
         rows = self.rows_of_user(user)
-        return set(zip(data.item_numbers[rows].tolist(), data.interactions["time"][rows].to_list(), strict=True))
+        targets = zip(data.item_numbers[rows].tolist(), data.interactions["time"][rows].to_list(), strict=True)
+        known: set[TimedRow] = {(item, time, True) for item, time in targets}
+        if data.history_rows.height:  # which may lack a time otherwise
+            order, starts = self._history_by_user
+            others = data.history_rows[order[starts[user] : starts[user + 1]]]
+            known.update(others.select("item", "time", "is_had").rows())
+        return known
+
+    @cached_property
+    def _history_by_user(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        return _by_user(self.run.data.history_rows["user"].to_numpy(), len(self.run.data.users))
 
     def rows_of_user(self, user: int) -> npt.NDArray[np.int64]:
         """The numbers of a user's rows in the data."""
@@ -109,14 +120,26 @@ class RunIndex:
     @cached_property
     def _rows_by_user(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The rows of all users, one after another, and where each user's begin."""
-        data = self.run.data
-        order = np.argsort(data.user_numbers, kind="stable")
-        return order, np.searchsorted(data.user_numbers[order], np.arange(len(data.users) + 1))
+        return _by_user(self.run.data.user_numbers, len(self.run.data.users))
 
     @cached_property
     def latest_time(self) -> int | float | None:
-        """Of the data's rows; None where they have no times."""
-        interactions = self.run.data.interactions
-        latest = interactions["time"].max() if "time" in interactions.columns else None
-        assert latest is None or isinstance(latest, int | float)
-        return latest
+        """Of the data's rows, those that are history alone included; None where they have no times."""
+        frames = (self.run.data.interactions, self.run.data.history_rows)
+        latest = [rows["time"].max() for rows in frames if "time" in rows.columns]
+        times = [time for time in latest if isinstance(time, int | float)]
+        return max(times, default=None)
+
+
+def _by_user(users: Ints, n_users: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows of users one after another, and where each user's begin."""
+    order = np.argsort(users, kind="stable")
+    return order, np.searchsorted(users[order], np.arange(n_users + 1))
+
+
+def kinds_in_data(kind: str | None, targets: Collection[str] | None) -> tuple[bool, ...]:
+    """Of an observed row of a kind of event: as a row of the data, was it had (True), or did it count as history alone (False)?
+    One without a kind may be either."""
+    if kind is None:
+        return True, False
+    return (targets is None or kind in targets,)

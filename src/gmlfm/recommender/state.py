@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gmlfm.fitting import FittedRun
+from gmlfm.recommender.following import following
 from gmlfm.recommender.observed import Observed
 from gmlfm.recommender.run_index import RunIndex
 from gmlfm.recommender.stock import Stock
@@ -29,7 +30,7 @@ class State:
 
     def in_folder(self, folder: RunFolder) -> State:
         """With what is marked and observed there, by others, too; what was read before is not read again."""
-        marks, observed = folder.marks(), self.observed.following(folder.observed())
+        marks, observed = folder.marks(), following(self.observed, folder, folder.observed())
         stock = self.stock if marks == self.stock.marks else Stock.over(self.run.encoder, marks)
         return replace(self, stock=stock, observed=observed)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,50 +14,46 @@ from gmlfm.errors import DataError, OptionError
 from gmlfm.fitting import FittedRun
 from gmlfm.fitting.update import UpdateOptions, UpdateReport, check_updatable, update
 from gmlfm.progress import activity
+from gmlfm.recommender.forgotten import Forgotten
 from gmlfm.recommender.observed_data import observed_data, part_of
 from gmlfm.recommender.state import State
-from gmlfm.runs import RunFolder
 from gmlfm.runs.event_lines import ObservedRow
 from gmlfm.training.trainer import Observer
-
-WithoutForgotten = Callable[[Dataset, RunFolder], Any]
 
 
 def updated(
     state: State,
-    folder: RunFolder | None,
     data: Any,
     options: UpdateOptions,
     device: str,
     observer: Observer | None,
-    without_forgotten: WithoutForgotten,
+    forgotten: Forgotten,
 ) -> tuple[FittedRun, UpdateReport, list[ObservedRow]]:
     """The run trained on, what was done, and the observed rows that are part of its data now."""
     run = state.run
     check_updatable(run)
     observed = list(state.observed.rows())
     if data is None:
-        chosen = _learnable(state, folder, observed)
-        other = observed_data(state.index, chosen)
+        observed = _learnable(state, forgotten, observed)
+        other: Any = observed_data(state.index, observed)
     else:
-        other = as_dataset(run, data)
-        if folder is not None:
-            other = without_forgotten(other, folder)
+        other = forgotten.left_out_of(as_dataset(run, data))
     with activity("comparing rows"):
         grown = grown_data(run.data, other)
-    learned = chosen if data is None else part_of(grown.data, run.data, observed)
+    # What the data did not take, such as an event of a kind that they do not know, stays observed.
+    learned = part_of(grown.data, run.data, observed)
     return *update(run, grown, options, device, observer), learned
 
 
-def _learnable(state: State, folder: RunFolder | None, rows: list[ObservedRow]) -> list[ObservedRow]:
+def _learnable(state: State, forgotten: Forgotten, rows: list[ObservedRow]) -> list[ObservedRow]:
     """Of items of the catalogue. Whoever was forgotten and came back stays out of the data, from which a later load would take
     them; what they did since counts as observed."""
     if not rows:
         raise DataError(
             "nothing was observed since the run was trained or updated, so there is nothing new to learn; give data."
         )
-    forgotten = set() if folder is None else set(folder.forgotten_among({row[0] for row in rows}))
-    chosen = [row for row in rows if row[1] in state.index.item_numbers and row[0] not in forgotten]
+    gone = set(forgotten.among({row[0] for row in rows}))
+    chosen = [row for row in rows if row[1] in state.index.item_numbers and row[0] not in gone]
     if not chosen:
         raise DataError("what was observed is of users who were forgotten or items that are unknown; nothing was changed.")
     return chosen

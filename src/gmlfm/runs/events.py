@@ -199,6 +199,13 @@ def forgetting_of(events: Sequence[Event]) -> list[Event]:
     return [{name: value for name, value in event.items() if name not in ("n", "at")} for event in kept]
 
 
+def forgetting(events: Sequence[Event], user: str) -> tuple[Event, ...]:
+    """Events of no file, with one more user who was forgotten: for a run that has no folder."""
+    events = events or list(_numbered([_header()], 0))
+    forgot = {"kind": FORGOT, "user": hash_of(events[0]["salt"], user)}
+    return (*events, *_numbered([forgot], len(events)))
+
+
 def forgotten_users(events: Sequence[Event], ids: Iterable[str], since: int = -1) -> list[str]:
     """Which of these users were forgotten, by the events after number `since`."""
     hashes = {event["user"] for event in events if event["kind"] == FORGOT and event["n"] > since}

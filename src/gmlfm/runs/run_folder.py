@@ -106,6 +106,11 @@ class RunFolder:
                 raise DataError(f"{self.path} was changed by somebody else since it was read here; load it again.")
             yield
 
+    def withdraw(self, rows: Sequence[ObservedRow]) -> None:
+        """These observed rows leave the log."""
+        with self.held_log() as log:
+            write_text(log.path, log.text_without_rows(rows))
+
     def is_current(self) -> bool:
         """Whether the run is the one that was read or written here last."""
         try:
@@ -126,12 +131,14 @@ class RunFolder:
         observed: Sequence[ObservedRow] = (),
         origin: RunFolder | None = None,
         learned: Sequence[ObservedRow] = (),
+        forgotten: Sequence[Event] = (),
         force: bool = False,
     ) -> FittedRun:
         """Make it the folder's run; returns it without the users who were forgotten there in the meantime.
 
         marks, observed, origin: what was marked and observed, and the folder where users were forgotten, of a run that comes
-        from elsewhere. learned: observed rows that are part of the run's data now, and leave the log with this.
+        from elsewhere. learned: observed rows that are part of the run's data now, and leave the log with this. forgotten:
+        events of who was forgotten while the run had no folder.
         Refused where the folder holds a run that is not the one that was read or written here last, unless it is forced.
         """
         if not holds_a_run(self.path):
@@ -140,7 +147,7 @@ class RunFolder:
             if holds_a_run(self.path) and not force and not self.replaces_damage:
                 self._refuse_others()
             self._keep_old_marks()
-            self._take_over(marks or {}, observed, origin)
+            self._take_over(marks or {}, observed, forgotten if origin is None else origin._log.events())
             events = self._log.events()
             run = without_users(run, forgotten_users(events, run.encoder.user_ids))
             # A death in between leaves them in both, which loses none.
@@ -200,10 +207,10 @@ class RunFolder:
         """Which of these users were forgotten in this folder: a new training leaves them out."""
         return forgotten_users(self._log.events(), ids)
 
-    def _take_over(self, marks: Mapping[str, str], observed: Sequence[ObservedRow], origin: RunFolder | None) -> None:
+    def _take_over(self, marks: Mapping[str, str], observed: Sequence[ObservedRow], others: Sequence[Event]) -> None:
         here = self._log.events()
         # A log that has begun has a salt of its own, to which another's hashes mean nothing.
-        events = [] if origin is None or here else forgetting_of(origin._log.events())
+        events = [] if here else forgetting_of(others)
         events += _as_events({item: kind for item, kind in marks.items() if marks_of(here).get(item) != kind})
         if events:
             self._log.append(*events)

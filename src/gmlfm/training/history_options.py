@@ -27,7 +27,10 @@ class HistoryOptions:
         str, Setting("roles in which earlier items stand on the user's side: auto, none, or a list", check=_expected_roles)
     ] = NO_HISTORY
     half_life: Annotated[
-        float, Setting("rows after which an earlier item counts half in the role recent", above=0, search=Real(1.0, 50.0))
+        float,
+        Setting(
+            "rows after which an earlier item counts half in the role recent", above=0, most=1_000_000, search=Real(1.0, 50.0)
+        ),
     ] = 5.5
     history_length: Annotated[int, Setting("earlier rows that count, the latest ones", least=1, most=1_000_000)] = 100
     history_dropout: Annotated[

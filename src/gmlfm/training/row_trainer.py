@@ -68,8 +68,9 @@ class RowTrainer(Trainer):
     def _weight_decay(self, batches: Batches | None) -> float:
         if batches is None:
             return self.options.weight_decay or 0.0
-        has_history = isinstance(batches, TargetBatches) and not batches.reads_sequences
-        return self.options.decay_for(batches.steps_per_epoch, has_history=has_history)
+        if isinstance(batches, TargetBatches) and not batches.reads_sequences:
+            return self.options.decay_for(batches.steps_of_learned, has_history=True)
+        return self.options.decay_for(batches.steps_per_epoch, has_history=False)
 
     @property
     def batches(self) -> Batches:

@@ -36,7 +36,7 @@ _WITH_HISTORY: dict[str, Any] = {
     "v_scale": 0.05,
 }
 _ALL_UP_TO, _SHARED_NEGATIVES = 4096, 512  # candidates of which a softmax takes all, and how many it takes of more
-_NEGATIVES_OF_A_ROW = 64  # in a softmax, where rows cannot share them
+NEGATIVES_OF_A_ROW = 64  # in a softmax, where rows cannot share them
 _TRAINING, _BATCHES = declared_settings(TrainingOptions), declared_settings(BatchOptions)
 _HISTORY = declared_settings(HistoryOptions)
 _IMPLICIT_NEGATIVES = 2  # a positive, as the paper has them
@@ -151,7 +151,7 @@ class Settings:
         if "n_negatives" in self.given or self.task != "topn" or self.training.loss != "softmax":
             return self.batches
         shared = ALL_NEGATIVES if n_candidates <= _ALL_UP_TO else _SHARED_NEGATIVES
-        return replace(self.batches, n_negatives=shared if shares else min(_NEGATIVES_OF_A_ROW, n_candidates))
+        return replace(self.batches, n_negatives=shared if shares else min(NEGATIVES_OF_A_ROW, n_candidates))
 
     def option(self, name: str) -> Any:
         """A setting of the model's own, as given or by default."""

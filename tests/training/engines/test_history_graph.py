@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -122,6 +124,35 @@ def test_it_says_what_does_not_fit() -> None:
     assert not fits(made.batches, made.model, made.rows, "squared")
     assert not fits(trainer("gml-fm", negatives=8).batches, trainer("gml-fm").model, made.rows, "softmax")  # type: ignore[arg-type]
     assert not fits(trainer(negatives=8).batches, made.model, made.rows, "softmax")  # type: ignore[arg-type]
+
+
+def test_what_users_had_beside_their_history_is_left_to_the_general_engine() -> None:
+    made = trainer()
+    assert isinstance(made.batches, HistoryBatches)
+    made.batches.had = replace(made.batches.histories)
+    assert not fits(made.batches, made.model, made.rows, "softmax")
+
+
+def test_a_step_must_fit_in_memory_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 30 users and 40 items the table of what was had is smaller than the scores of a step of 64 rows."""
+    made = trainer()
+    assert isinstance(made.batches, HistoryBatches)
+    for most, expected in ((4 * 64 * 40, True), (4 * 64 * 40 - 1, False)):
+        monkeypatch.setattr("gmlfm.training.engines.history_graph._MOST_BYTES", most)
+        assert fits(made.batches, made.model, made.rows, "softmax") == expected
+
+
+def test_windows_are_no_wider_than_the_longest_history() -> None:
+    for length, expected in ((100, None), (3, 3)):
+        made = trainer(history_length=length)
+        assert isinstance(made.batches, HistoryBatches)
+        data = ResidentHistories(made.batches, torch.device("cpu"))
+        engine = HistoryGraphEngine(made.model, made.rows, made.dense, data, made.batches)
+        longest = max(
+            len(made.batches.histories.before(made.batches.rows[[row]]).items) for row in range(len(made.batches.rows))
+        )
+        assert 3 < longest < 30
+        assert len(engine._ages) == (expected or longest)
 
 
 def test_a_model_that_adds_a_penalty_is_left_to_the_general_engine() -> None:

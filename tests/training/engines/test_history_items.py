@@ -40,7 +40,7 @@ def draw_batch(seed: int, n_before: int, length: int, dropout: float) -> History
     had = Had(had_items, rng.random(len(had_items)) < 0.8, np.array(had_start), np.array(had_stop))
     is_kept = rng.random(len(all_events)) >= dropout
     targets = np.zeros(n_rows, np.int32)
-    return HistoryBatch(nobody, targets, None, None, all_events, is_kept, is_kept, *longs, None, (0,), had)
+    return HistoryBatch(nobody, targets, None, None, all_events, is_kept, *longs, None, (0,), had)
 
 
 @pytest.mark.parametrize("roles", [ROLES, ("past",), ("last", "recent"), ("last",)])

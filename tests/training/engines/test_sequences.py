@@ -85,9 +85,9 @@ Key = tuple[tuple[int, ...], int]  # the history and the target of a row
 
 
 def keys_of(batch: HistoryBatch) -> list[Key]:
+    had = batch.had
     return [
-        (tuple(batch.events[batch.row_first[row] : batch.row_stop[row]].tolist()), int(target))
-        for row, target in enumerate(batch.targets)
+        (tuple(had.items[had.start[row] : had.stop[row]].tolist()), int(target)) for row, target in enumerate(batch.targets)
     ]
 
 
@@ -205,6 +205,14 @@ def test_the_loss_is_a_softmax_over_what_the_user_had_not(weighted: bool, repeat
         batch = replace(batch, weights=np.linspace(0.5, 2.0, len(batch), dtype=np.float32))
     loss = engine_of(trainer).forward(batch).loss.item()
     assert loss == pytest.approx(slow_loss(trainer, batch, np.arange(N_ITEMS), 0.0, masks=repeats == "merge"), rel=1e-5)
+
+
+def test_what_is_masked_is_what_users_had_not_what_is_shown_of_them() -> None:
+    trainer = trainer_of(dataset(table()))
+    batch = batch_of(trainer)
+    nothing = replace(batch, had=replace(batch.had, is_had=np.zeros_like(batch.had.is_had)))
+    loss = engine_of(trainer).forward(nothing).loss.item()
+    assert loss == pytest.approx(slow_loss(trainer, batch, np.arange(N_ITEMS), 0.0, masks=False), rel=1e-5)
 
 
 def test_shared_negatives_are_corrected_for_their_rate() -> None:

@@ -130,6 +130,23 @@ def test_every_row_is_a_target_with_the_rows_before_it(changes: dict[str, Any], 
     check_epoch(here, 1)
 
 
+def test_targets_whose_kind_is_no_history_are_masked_all_the_same() -> None:
+    here = world(unique_users(event="kind", targets=["buy"], history_events=["click"]))
+    data, order = here.data, here.data.history_order
+    trained = here.plan.split.train
+    assert here.batches.had is not here.batches.histories
+    n_masked = 0
+    for batch in here.batches.epoch(0):
+        for row in rows_of(here, batch):
+            own = trained[data.user_numbers[trained] == row.user]
+            (place,) = own[data.item_numbers[own] == row.target]
+            earlier = set(data.item_numbers[own[order[own] < order[place]]].tolist())
+            assert row.masked == earlier - {row.target}
+            assert earlier.isdisjoint(row.window)
+            n_masked += len(earlier)
+    assert n_masked > len(trained)
+
+
 def test_a_target_in_its_own_history_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     stops = Histories.stops
     monkeypatch.setattr(

@@ -36,7 +36,11 @@ def test_every_row_is_a_target_once_with_what_came_before(data: Dataset) -> None
         assert len(batch) > 0
         assert batch.is_kept.all()
         for row, target in enumerate(batch.targets):
-            seen.append((tuple(batch.events[batch.row_first[row] : batch.row_stop[row]].tolist()), int(target)))
+            before = batch.had.items[batch.had.start[row] : batch.had.stop[row]].tolist()
+            shown = batch.events[batch.row_first[row] : batch.row_stop[row]].tolist()
+            assert shown == before[len(before) - len(shown) :]
+            assert len(shown) >= min(len(before), LENGTH // 2)
+            seen.append((tuple(before), int(target)))
     expected = []
     for user in range(len(N_ROWS)):
         rows = np.flatnonzero(data.user_numbers == user)

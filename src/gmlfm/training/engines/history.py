@@ -61,7 +61,7 @@ class HistoryEngine:
         self.device, self._field_of_row = rows.table.device, field_of_row
         self._items, self._earlier = training_items(batches.encoded.item, batches.ids), batches.encoded.item
         self._ids, self._candidates = batches.ids, batches.candidates
-        self._n_rows = batches.n_instances
+        self._n_rows = batches.n_learned
         self._n_negatives, self._hidden_rate = batches.options.n_negatives, batches.options.cold_start_rate
         self._distinct_rows, self._distinct_items = Distinct(len(rows.table)), Distinct(len(self._items))
         self._column_of_item = np.full(len(self._items) + 1, -1, np.int32)  # behind the items one that is none

@@ -45,8 +45,10 @@ class RowNumbers:
 
 
 def fits(batches: HistoryBatches, model: GradientModel, optimiser: RowOptimiser, loss: str) -> bool:
-    """Whether this engine can take the steps."""
+    """Whether this engine can take the steps: of what users had, of a step's scores and of its histories, each a matrix, the
+    largest must fit."""
     spec, width, n_columns = model.kernel_spec(), model.item_vector_width, len(batches.candidates)
+    largest = max(batches.histories.n_users * n_columns, batches.groups_per_step * len(batches.encoded.item))
     takes_all = batches.options.n_negatives == ALL_NEGATIVES or batches.options.n_negatives >= n_columns
     return (
         width is not None
@@ -57,7 +59,8 @@ def fits(batches: HistoryBatches, model: GradientModel, optimiser: RowOptimiser,
         and batches.shares_negatives
         and takes_all
         and n_columns <= _MOST_COLUMNS
-        and 4 * batches.histories.n_users * n_columns <= _MOST_BYTES
+        and 4 * largest <= _MOST_BYTES
+        and batches.had is batches.histories
         and not batches.stands_alone.any()
     )
 
@@ -79,6 +82,7 @@ class ResidentHistories:
         self.weights = torch.from_numpy(np.array(weights)).to(device)
         self.column_of_item = torch.full((len(batches.encoded.item),), -1, device=device)
         self.column_of_item[self._tensor(batches.candidates)] = torch.arange(len(batches.candidates), device=device)
+        self.longest = int((batches.stops - histories.starts[batches.users]).max(initial=0))  # history of a target
         self.had_from = self._had_from()
 
     def _had_from(self) -> Tensor:
@@ -101,6 +105,10 @@ class ResidentHistories:
     @property
     def n_instances(self) -> int:
         return self._batches.n_instances
+
+    @property
+    def n_learned(self) -> int:
+        return self._batches.n_learned
 
     @property
     def groups_per_step(self) -> int:
@@ -157,7 +165,7 @@ class HistoryGraphEngine:
         self._hidden_ids = self._static(catalogue.in_roles(hidden=1.0)).ids
         self._n_items = len(batches.encoded.item)
         self._first_row = catalogue.first_row
-        ages = torch.arange(self._spec.length, device=device)
+        ages = torch.arange(max(1, min(self._spec.length, data.longest)), device=device)
         self._ages, self._recency = ages, torch.exp2(-ages / self._spec.half_life)
         size = data.groups_per_step
         self._step_rows = torch.zeros(size, dtype=torch.int64, device=device)
@@ -214,7 +222,7 @@ class HistoryGraphEngine:
                 parameter.grad = of_parameter
             if self._parameters:
                 self._dense.step()
-                draw_back(self._model, self._lr, self._rows.weight_decay, self._data.n_instances)
+                draw_back(self._model, self._lr, self._rows.weight_decay, self._data.n_learned)
             if not hides:
                 self._loss += loss.detach()
 

@@ -14,7 +14,7 @@ _STRENGTH, _PRIOR_ROWS = 22.0, 65_000.0
 
 @torch.no_grad()
 def draw_back(model: GradientModel, lr: float | Tensor, weight_decay: float, n_rows: int) -> None:
-    """After a step of an epoch of n_rows. lr: a tensor where a recorded step must not hold it as a number."""
+    """After a step of a model that learns from n_rows in all. lr: a tensor where a recorded step must not hold a number."""
     if not weight_decay:
         return
     for parameter, rest in model.resting_points():

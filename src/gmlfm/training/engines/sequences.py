@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from gmlfm.data.attributes import AttributeTable
-from gmlfm.data.histories import grid
+from gmlfm.data.histories import grid, ranges
 from gmlfm.models.gradient import Attributes, GradientModel
 from gmlfm.training.engines.history_catalogue import take_items, with_ids_dropped
 from gmlfm.training.engines.sequence_ops import Mask, masked_softmax_loss
@@ -161,20 +161,21 @@ class SequenceEngine:
         return numbers, leaf, attributes
 
     def _mask(self, batch: HistoryBatch, drawn: Ints) -> Mask:
-        """Items that a row's user had before it, by where in the piece's events they first come."""
-        column_of_item = self._column_of_item
+        """Items that a row's user had before it, by where among all that its piece's user did they first come."""
+        had, column_of_item = batch.had, self._column_of_item
         column_of_item[drawn] = np.arange(len(drawn), dtype=np.int32)
-        first = batch.row_first[batch.pieces[:-1]]
-        piece_of_event = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(batch.events))))
-        columns = column_of_item[batch.events]
+        places, first = ranges(had.start[batch.pieces[:-1]], had.stop[batch.pieces[1:] - 1])
+        n_pieces = len(first) - 1
+        piece_of_event = np.repeat(np.arange(n_pieces), np.diff(first))
+        columns = column_of_item[had.items[places]]
         # Of several events of an item the earliest is written last, and stays.
-        events = np.flatnonzero(batch.is_had & (columns >= 0))[::-1]
-        first_place = np.full((len(first), len(drawn)), _NEVER, np.int32)
+        events = np.flatnonzero(had.is_had[places] & (columns >= 0))[::-1]
+        first_place = np.full((n_pieces, len(drawn)), _NEVER, np.int32)
         first_place[piece_of_event[events], columns[events]] = events - first[piece_of_event[events]]
         targets = column_of_item[batch.targets].astype(np.int64)
         column_of_item[drawn] = -1
-        piece_of_row = np.repeat(np.arange(len(first)), np.diff(batch.pieces))
-        n_before = (batch.row_stop - batch.row_first).astype(np.int32)
+        piece_of_row = np.repeat(np.arange(n_pieces), np.diff(batch.pieces))
+        n_before = (had.stop - had.start).astype(np.int32)
         return Mask(*(self._tensor(array) for array in (first_place, piece_of_row, n_before, targets)))
 
     def _tensor(self, values: npt.NDArray[Any]) -> Tensor:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from gmlfm.data.availability import Availability, Times
+from gmlfm.data.availability import Availability, Times, tell_untimed
 from gmlfm.data.dataset import Dataset, Rows
 from gmlfm.errors import DataError
 from gmlfm.training.sampling.negatives import Items, TrainingNegatives, training_sampler
@@ -176,13 +176,14 @@ def training_negatives(data: Dataset, rows: Rows, split: str, options: BatchOpti
 def row_availability(data: Dataset, split: str) -> Availability | None:
     """What could be had at the time of each row, by listing times and by sales, as far as they are known; None where that is
     everything. Sales count where the split is by time: else a held-out row would tell when its item was gone."""
-    if not data.has_all_times:
-        return None
     ends = data.sells_once and split == "global-time"
     listed = data.items.listed
-    if listed is None and not ends:
+    if "time" not in data.interactions.columns or (listed is None and not ends):
         return None
     times = data.interactions["time"]
+    if times.null_count():
+        tell_untimed(times.null_count())
+        return None
     if listed is None:
         listed = pl.Series("listed", [None], dtype=times.dtype).new_from_index(0, len(data.items))
     single_unit = data.single_unit_items if ends else np.zeros(len(data.items), bool)

@@ -41,10 +41,10 @@ class HistoryBatch:
 
     users: attributes with the context of each row (B, F). targets: (B,) items. labels, weights: (B,) or None.
     events: (E,) items, the pieces' one after another, each with what its user did from the window of its first target to its
-    last target, oldest first; is_kept: (E,) the dropout mask; is_had: (E,) whether the user had the item. row_first, row_start,
-    row_stop: (B,) where a row's piece begins among the events, where the window of its history begins, and where its history
-    ends. pieces: (P + 1,) the rows of each piece. negatives: (B, G) items beside each target, or None where the step shares
-    them. had: all that users did before, however long ago. seed: of the step's draws.
+    last target, oldest first; is_kept: (E,) the dropout mask. row_first, row_start, row_stop: (B,) where a row's piece begins
+    among the events, where the window of its history begins, and where its history ends. pieces: (P + 1,) the rows of each
+    piece. negatives: (B, G) items beside each target, or None where the step shares them. had: all that users did before,
+    however long ago, by which items are masked. seed: of the step's draws.
     """
 
     users: AttributeTable
@@ -53,7 +53,6 @@ class HistoryBatch:
     weights: Floats | None
     events: Ints
     is_kept: npt.NDArray[np.bool_]
-    is_had: npt.NDArray[np.bool_]
     row_first: Longs
     row_start: Longs
     row_stop: Longs
@@ -90,12 +89,22 @@ class TargetBatches(ABC):
     def n_instances(self) -> int: ...
 
     @property
+    def n_learned(self) -> int:
+        """Of how many rows the model has learned in all: more than these targets where a run is trained on."""
+        return self.n_instances
+
+    @property
     @abstractmethod
     def groups_per_step(self) -> int: ...
 
     @property
     @abstractmethod
     def steps_per_epoch(self) -> int: ...
+
+    @property
+    def steps_of_learned(self) -> int:
+        """Steps of an epoch over all that the model has learned from."""
+        return self.steps_per_epoch
 
     @abstractmethod
     def epoch(self, number: int) -> Iterator[HistoryBatch]: ...
@@ -121,10 +130,8 @@ class HistoryBatches(TargetBatches):
 
     What a step costs does not grow with what its users did before their windows, which is not copied. Of a share of the pieces
     (cold_start_rate) the history is hidden, so that users without any are trained for: their windows are empty, while what
-    they had stays masked.
+    they had stays masked: `had`, which has also targets of kinds that do not count as history.
     """
-
-    copies_all_events = False  # of a piece, not only those of its windows
 
     def __init__(
         self,
@@ -141,10 +148,14 @@ class HistoryBatches(TargetBatches):
         weights: Floats | None = None,
         negatives: TrainingNegatives | None = None,
         candidates: Ints,
+        had: Histories | None = None,
+        learned: Rows | None = None,
     ) -> None:
         """rows: of the interactions, the targets. negatives: those of each row, where they are not shared; candidates: the
-        items that shared negatives, or all, are taken from."""
+        items that shared negatives, or all, are taken from. had: what users had, where that is more than what is history;
+        learned: the rows that the model has learned from, where these are more than the targets."""
         self.histories, self.encoded, self.ids, self.spec, self.options = histories, encoded, ids, spec, options
+        self.had, self._learned = histories if had is None else had, learned
         self.dropout, self._piece, self.candidates = dropout, piece, candidates
         order = np.lexsort((rows, histories.row_order[rows], histories.row_users[rows]))
         self.rows = rows[order]
@@ -152,6 +163,7 @@ class HistoryBatches(TargetBatches):
         self._negatives, self._place_of_negatives = negatives, order
         self.users, self.items = histories.row_users[self.rows], histories.row_items[self.rows]
         self.stops = histories.stops(self.rows)
+        self._had_stops = self.stops if had is None else had.stops(self.rows)
 
     @property
     def shares_negatives(self) -> bool:
@@ -162,6 +174,10 @@ class HistoryBatches(TargetBatches):
         return len(self.rows)
 
     @property
+    def n_learned(self) -> int:
+        return self.n_instances if self._learned is None else len(self._learned)
+
+    @property
     def groups_per_step(self) -> int:
         return rows_per_step(self.options, self.n_instances)
 
@@ -169,10 +185,23 @@ class HistoryBatches(TargetBatches):
     def steps_per_epoch(self) -> int:
         return -(-self.n_instances // self.groups_per_step)
 
+    @property
+    def steps_of_learned(self) -> int:
+        return -(-self.n_learned // rows_per_step(self.options, self.n_learned))
+
     def draw_users(self, n: int, rng: np.random.Generator) -> UserSide:
-        places = np.sort(rng.permutation(np.flatnonzero(np.diff(self.users, append=-1)))[:n])
-        users = self.users[places]
-        return UserSide(users, self.encoded.user_side(users, self.rows[places]), self.histories.complete(users))
+        rows = self._latest_rows[np.sort(rng.permutation(len(self._latest_rows))[:n])]
+        users = self.histories.row_users[rows]
+        return UserSide(users, self.encoded.user_side(users, rows), self.histories.complete(users))
+
+    @cached_property
+    def _latest_rows(self) -> Rows:
+        """Of each user that the model has learned from, by number."""
+        histories, rows = self.histories, self.rows
+        if self._learned is not None:
+            order = np.lexsort((self._learned, histories.row_order[self._learned], histories.row_users[self._learned]))
+            rows = self._learned[order]
+        return rows[np.flatnonzero(np.diff(histories.row_users[rows], append=-1))]
 
     def epoch(self, number: int, first_step: int = 0) -> Iterator[HistoryBatch]:
         """first_step: how many steps of the epoch came before these, where the rows are but some of it."""
@@ -228,22 +257,21 @@ class HistoryBatches(TargetBatches):
         places, pieces = ranges(starts, ends)
         begin, end = histories.starts[self.users[starts]], self.stops[ends - 1]
         end = np.maximum(begin, end)
-        if not self.copies_all_events:
-            # Where events are left out below, a window reaches further back than its length.
-            window = np.maximum(begin, self.stops[starts] - self.spec.length)
-            begin = np.where(self.stands_alone[starts], begin, window)
+        # Where events are left out below, a window reaches further back than its length.
+        window = np.maximum(begin, self.stops[starts] - self.spec.length)
+        begin = np.where(self.stands_alone[starts], begin, window)
         flat, event_starts = ranges(begin, end)
         sizes = ends - starts
         shift = np.repeat(event_starts[:-1] - begin, sizes)
         row_first, row_stop = np.repeat(event_starts[:-1], sizes), self.stops[places] + shift
-        events, is_had, is_own = histories.items[flat], histories.is_had[flat], None
+        events, is_own = histories.items[flat], None
         if histories.excludes_own and self.stands_alone[places].any():
             is_own = np.repeat(self.stands_alone[starts], np.diff(event_starts)) & (
                 events == np.repeat(self.items[starts], np.diff(event_starts))
             )
         if is_own is not None:
             kept_before = np.concatenate([[0], np.cumsum(~is_own)])
-            events, is_had = events[~is_own], is_had[~is_own]
+            events = events[~is_own]
             row_first, row_stop = kept_before[row_first], kept_before[row_stop]
         is_kept = rng.random(len(events), np.float32) >= self.dropout if self.dropout else np.ones(len(events), bool)
         row_start = np.maximum(row_first, row_stop - self.spec.length)
@@ -263,14 +291,13 @@ class HistoryBatches(TargetBatches):
             None if self.weights is None else self.weights[places],
             events,
             is_kept,
-            is_had,
             row_first,
             row_start,
             row_stop,
             pieces,
             negatives,
             seed,
-            Had(histories.items, histories.is_had, histories.starts[self.users[places]], self.stops[places]),
+            Had(self.had.items, self.had.is_had, self.had.starts[self.users[places]], self._had_stops[places]),
         )
 
 

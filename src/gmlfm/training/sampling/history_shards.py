@@ -111,4 +111,5 @@ class HistoryShards(ShardBatches, TargetBatches):
             weights=weights,
             negatives=negatives,
             candidates=self.candidates,
+            had=users.had(visible),
         )

@@ -15,7 +15,6 @@ class SequenceBatches(HistoryBatches):
     """
 
     reads_sequences = True
-    copies_all_events = True  # its mask is of all that a piece's user had
 
     def _piece_starts(self, rng: np.random.Generator) -> Longs:
         histories, length = self.histories, self.spec.length
