@@ -132,7 +132,7 @@ def test_the_map_keeps_its_shape_and_can_be_zoomed_by_keys(page: Page, runs: Run
     for name, is_so in (
         ("Zoom in", lambda: width() < 0.8 * whole),
         ("Whole map", lambda: abs(width() - whole) < 0.01),
-        ("Zoom to what is marked", lambda: width() != whole),
+        ("Zoom to marks", lambda: width() != whole),
     ):
         page.one(f".map-tools [aria-label='{name}']").send_keys(Keys.ENTER)
         page.wait(is_so)

@@ -57,10 +57,17 @@ function mark(name, points, { symbol, size, color }) {
   return trace(name, points, { symbol, size, color, line: { width: isOpen ? 2.5 : 1.2, color: isOpen ? color : colour("surface") } }, () => name);
 }
 
+// A group that is drawn pale has its colour in full in the key, from a trace without points.
+const paleWithKey = (pale) => (pale.showlegend === false ? [pale] : [
+  { ...pale, legendgroup: pale.name, showlegend: false },
+  { ...pale, legendgroup: pale.name, x: [null], y: [null], text: [""], customdata: [], marker: { ...pale.marker, opacity: 1 } },
+]);
+
 // shown: {points, field, overlay: {history, recommended}, similar}: traces, those of the marks last.
 export function traces({ points, field, overlay, similar }) {
   const opacity = overlay || similar.length ? 0.3 : 0.85;
-  const drawn = !field ? [trace("items", points, { color: colour("group-1"), opacity }, () => "")] : field.kind === "number" ? scale({ points, field }, opacity) : groups({ points, field }, opacity);
+  let drawn = !field ? [trace("items", points, { color: colour("group-1"), opacity }, () => "")] : field.kind === "number" ? scale({ points, field }, opacity) : groups({ points, field }, opacity);
+  if (opacity < 0.5) drawn = drawn.flatMap(paleWithKey);
   if (overlay) drawn.push(mark("history", overlay.history, { symbol: "diamond", size: 9, color: colour("text") }), mark("recommended", overlay.recommended, { symbol: "star", size: 13, color: colour("star") }));
   if (similar.length) drawn.push(mark("most alike", similar.slice(1), { symbol: "circle-open", size: 12, color: colour("accent-strong") }), mark("chosen", similar.slice(0, 1), { symbol: "circle-open", size: 20, color: colour("loss") }));
   return drawn;
@@ -85,10 +92,10 @@ export function layout(seen) {
   const axis = { visible: false };
   const legend = isNarrow() ? { orientation: "h", y: -0.02, yanchor: "top" } : { x: 1.01, y: 1, yanchor: "top" };
   return {
-    height: isNarrow() ? 540 : Math.max(520, Math.min(760, innerHeight - 330)), margin: { l: 4, r: 4, t: 4, b: 4 },
+    height: isNarrow() ? 470 : Math.max(470, Math.min(760, innerHeight - 370)), margin: { l: 4, r: 4, t: 4, b: 4 },
     // The same length is the same distance along both.
     xaxis: { ...axis, range: [...seen.x] }, yaxis: { ...axis, range: [...seen.y], scaleanchor: "x", scaleratio: 1 },
-    legend: { ...legend, itemsizing: "constant", font: { size: 12 } }, hovermode: "closest", dragmode: isNarrow() ? false : "pan",
+    legend: { ...legend, itemsizing: "constant", tracegroupgap: 0, font: { size: 12 } }, hovermode: "closest", dragmode: isNarrow() ? false : "pan",
   };
 }
 

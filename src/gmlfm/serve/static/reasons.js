@@ -47,9 +47,20 @@ function headline(parts) {
   return first ? [el("span", { class: "because-word" }, "Because of"), " ", el("strong", {}, readable(first.label)), el("span", { class: "hint" }, ` ${signed(first.value)}.`)] : [];
 }
 
+// Titles are seldom told apart by their beginnings: as many lines as there is room for, and what is cut is cut in the middle.
+function inLines(text, { width, most }) {
+  const lines = [""];
+  for (const word of shortenedWithin(text, width * most - 8).split(" ")) {
+    const last = lines.at(-1);
+    if (last && last.length + word.length >= width && lines.length < most) lines.push(shortenedWithin(word, width));
+    else lines[lines.length - 1] = `${last} ${shortenedWithin(word, width)}`.trimStart();
+  }
+  return lines.map(escaped).join("<br>");
+}
+
 // Bars that begin where the one above ends.
 function waterfall(place, rows, score) {
-  const most = isNarrow() ? 24 : 46;
+  const label = isNarrow() ? { width: 25, most: 3 } : { width: 44, most: 2 };
   const steps_ = [...rows, { text: "score", value: score, kind: "score" }];
   const bases = [];
   rows.reduce((total, row) => {
@@ -64,8 +75,8 @@ function waterfall(place, rows, score) {
       marker: { color: steps_.map((row) => colour(row.kind === "score" ? "text" : row.value < 0 ? "loss" : KINDS[row.kind][1])), cornerradius: 4 },
     }],
     layout: {
-      height: 40 + 32 * steps_.length, margin: { l: 8, r: 52, t: 4, b: 24 }, bargap: 0.3, showlegend: false,
-      yaxis: { autorange: "reversed", tickvals: [...steps_.keys()], ticktext: steps_.map((row) => (row.kind === "score" ? "<b>score</b>" : escaped(shortenedWithin(row.text, most)))), ticks: "", showgrid: false, zeroline: false },
+      height: 40 + (8 + 14 * label.most) * steps_.length, margin: { l: 8, r: 52, t: 4, b: 24 }, bargap: 0.3, showlegend: false,
+      yaxis: { autorange: "reversed", tickvals: [...steps_.keys()], ticktext: steps_.map((row) => (row.kind === "score" ? "<b>score</b>" : inLines(row.text, label))), ticks: "", tickfont: { size: 12 }, showgrid: false, zeroline: false },
       xaxis: { zeroline: true, zerolinewidth: 2 },
     },
   }));

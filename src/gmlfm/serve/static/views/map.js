@@ -129,7 +129,7 @@ export async function view(place, asked) {
 
   const look = (part) => zoom(drawing, part.x, part.y);
   const button = (text, onclick, label = text) => el("button", { type: "button", class: "quiet", onclick, "aria-label": label, title: label }, text);
-  const toMarks = button("Zoom to what is marked", () => look(around(marksOf(shown))));
+  const toMarks = button("Zoom to marks", () => look(around(marksOf(shown))));
   const tools = el("div", { class: "map-tools", role: "group", "aria-label": "What part of the map is shown", hidden: true },
     button("+", () => look(scaled(seen, 0.7)), "Zoom in"), button("\u2212", () => look(scaled(seen, 1 / 0.7)), "Zoom out"), button("Whole map", () => look(whole())), toMarks);
 
@@ -155,7 +155,7 @@ export async function view(place, asked) {
     el("div", { class: "view-head" }, el("div", {}, el("h1", {}, "The catalogue as the model sees it"), el("p", { class: "lead" }, "Each point is an item. Items that the model holds to be alike stand together."))),
     el("div", { class: "panel toolbar map-toolbar" },
       fields.length > 0 && el("label", { class: "field", for: "map-color" }, el("span", {}, "Coloured by"), select), users, items, forUser),
-    el("div", { class: "columns map-columns" }, el("section", { class: "panel", "aria-label": "Map" }, note, tools, drawing, words), stays(side)));
+    el("div", { class: "columns map-columns" }, el("section", { class: "panel map-panel", "aria-label": "Map" }, note, tools, drawing, words), stays(side)));
   showNote();
   loadItem();
   follow(asked, false);
