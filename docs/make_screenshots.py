@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import numpy as np
 from PIL import Image
 
 ROOT = Path(__file__).parent.parent
@@ -68,13 +69,26 @@ def picture(page: Page) -> Image.Image:
     return Image.open(io.BytesIO(page.driver.get_screenshot_as_png())).convert("RGB")
 
 
+def reduced(image: Image.Image, n_colours: int) -> Image.Image:
+    """The commonest colours as they are, which are grounds and letters; the others spread over what is there, so that the few
+    points of a group keep their hue."""
+    pixels = np.asarray(image).astype(np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
+    packed, places, counts = np.unique(pixels.ravel(), return_inverse=True, return_counts=True)
+    colours = np.stack([packed >> 16, packed >> 8 & 255, packed & 255], axis=1)
+    common = colours[np.argsort(-counts)[: n_colours // 2]]
+    spread = image.quantize(n_colours - len(common), method=Image.Quantize.MAXCOVERAGE).getpalette() or []
+    palette = np.concatenate([common, np.array(spread, np.int64).reshape(-1, 3)])[:n_colours]
+    nearest = np.array([np.square(palette - colour).sum(1).argmin() for colour in colours], np.uint8)
+    result = Image.fromarray(nearest[places].reshape(pixels.shape), "P")
+    result.putpalette(palette.ravel().tolist())
+    return result
+
+
 def keep(name: str, image: Image.Image) -> None:
     """With as many colours as the limit of size allows."""
     for n_colours in _COLOURS:
         written = io.BytesIO()
-        # The few points of a group keep their colour, however much of the picture is grey.
-        reduced = image.quantize(n_colours, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-        reduced.save(written, "PNG", optimize=True)
+        reduced(image, n_colours).save(written, "PNG", optimize=True)
         if written.tell() < _MOST_BYTES:
             break
     (ROOT / "docs" / "images" / name).write_bytes(written.getvalue())
