@@ -154,3 +154,8 @@ def test_another_theme_draws_in_other_colours(page: Page) -> None:
     before = page.run(colour)
     page.one("#theme").click()
     page.wait(lambda: page.run(colour) != before)
+    page.run("window.left = document.querySelector('.map-chart')")
+    page.one("#tabs a", "Run").click()
+    page.one(".run-columns .scatterlayer")
+    page.settled()
+    assert page.run("return window.left._fullLayout === undefined"), "Plotly still keeps a chart that is gone"

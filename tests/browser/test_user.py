@@ -167,6 +167,10 @@ def test_a_model_without_reasons_or_map_says_so(page: Page) -> None:
     page.one(".card-title").click()
     assert "an explanation is not available for 'popularity'" in page.text("#reasons [role=alert]")
     assert faults(page) == []
+    press = "document.elementFromPoint(...arguments).click(); return document.getElementById('reasons').open"
+    width, height = page.run("return [innerWidth, innerHeight]")
+    assert page.run(press, width - 40, height - 20), "the empty part below is the drawer's own"
+    assert not page.run(press, 40, height - 20), "beside it is the page, which closes it"
     page.open("#/map?run=third")
     assert "a map is not available for 'popularity'" in page.text("#main [role=alert]")
     assert faults(page) == []

@@ -1,6 +1,6 @@
 // Charts by Plotly, which is fetched with the first one. They take their colours from the page's.
 
-import { problem } from "./dom.js";
+import { problem, replace } from "./dom.js";
 
 let plotly = null;
 
@@ -63,7 +63,7 @@ export async function chart(place, label, make) {
     return false;
   }
   letGo();
-  if (!drawn.has(place)) place.replaceChildren();
+  if (!drawn.has(place)) replace(place);
   const draw = () => {
     const { data, layout, config } = make();
     return Plotly.react(place, data, layoutOf(layout), { displayModeBar: false, responsive: true, ...config });

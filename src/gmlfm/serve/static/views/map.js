@@ -155,7 +155,7 @@ export async function view(place, asked) {
     el("div", { class: "view-head" }, el("div", {}, el("h1", {}, "The catalogue as the model sees it"), el("p", { class: "lead" }, "Each point is an item. Items that the model holds to be alike stand together."))),
     el("div", { class: "panel toolbar map-toolbar" },
       fields.length > 0 && el("label", { class: "field", for: "map-color" }, el("span", {}, "Coloured by"), select), users, items, forUser),
-    el("div", { class: "columns map-columns" }, el("section", { class: "panel map-panel", "aria-label": "Map" }, note, tools, drawing, words), stays(side)));
+    el("div", { class: "columns map-columns" }, el("section", { class: "panel", "aria-label": "Map" }, note, el("div", { class: "map-frame" }, tools, drawing), words), stays(side)));
   showNote();
   loadItem();
   follow(asked, false);
