@@ -24,7 +24,7 @@ demo: install
 PORT ?= 8765
 explore: install
 	test -f runs/demo/run.json || $(BIN)/gmlfm demo
-	$(BIN)/gmlfm serve runs/demo --port $(PORT)
+	$(BIN)/gmlfm serve runs/demo --port $(PORT) --open
 
 test: install
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile

@@ -1,6 +1,7 @@
 """Take the pictures of the explorer in docs/images from two runs on the built-in market: python docs/make_screenshots.py
 
-Needs what `make browser` installs: Chromium and selenium. With run folders as arguments these are shown instead.
+Needs what `make browser` installs, Chromium and selenium, and the font Noto Sans. With run folders as arguments these are
+shown instead.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import numpy as np
 from PIL import Image
 
 ROOT = Path(__file__).parent.parent
@@ -27,6 +29,7 @@ DESKTOP, SCALE = (1360, 850), 1.25
 _MOST_BYTES = 250_000
 _COLOURS = (256, 160, 96, 64)
 _MANY, _ITEMS = 60, 10  # users among whom one is looked for who shows much
+_SHARED = 6
 
 
 def trained(folder: Path) -> list[str]:
@@ -43,10 +46,10 @@ def asked(url: str, path: str, body: dict[str, Any] | None = None) -> Any:
         return json.load(answer)
 
 
-def chosen_users(url: str, runs: list[str]) -> tuple[str, str]:
-    """Whose recommendations come from several earlier items, and on whom the two runs agree most, but not wholly."""
+def chosen_users(url: str, runs: list[str]) -> tuple[str, str, str]:
+    """Whose recommendations come from several earlier items; for whom the two runs agree on some; whose are most diverse."""
     users = [user["user"] for user in asked(url, f"/users?limit={_MANY}")["users"]]
-    n_reasons, n_shared = {}, {}
+    n_reasons, n_shared, n_genres = {}, {}, {}
     for user in users:
         answers = [
             asked(url, f"/recommend?run={Path(run).name}", {"user": user, "n": _ITEMS, "because": True})["items"]
@@ -54,7 +57,9 @@ def chosen_users(url: str, runs: list[str]) -> tuple[str, str]:
         ]
         n_reasons[user] = len({item["because"] for item in answers[0]})
         n_shared[user] = len({item["item"] for item in answers[0]} & {item["item"] for item in answers[1]})
-    return max(users, key=n_reasons.__getitem__), max(users, key=lambda user: n_shared[user] * (n_shared[user] < _ITEMS))
+        n_genres[user] = len({item["attributes"].get("genre") for item in answers[0]})
+    both = min(users, key=lambda user: abs(n_shared[user] - _SHARED))
+    return max(users, key=n_reasons.__getitem__), both, max(users, key=n_genres.__getitem__)
 
 
 def picture(page: Page) -> Image.Image:
@@ -64,11 +69,26 @@ def picture(page: Page) -> Image.Image:
     return Image.open(io.BytesIO(page.driver.get_screenshot_as_png())).convert("RGB")
 
 
+def reduced(image: Image.Image, n_colours: int) -> Image.Image:
+    """The commonest colours as they are, which are grounds and letters; the others spread over what is there, so that the few
+    points of a group keep their hue."""
+    pixels = np.asarray(image).astype(np.int32) @ np.array([1 << 16, 1 << 8, 1], np.int32)
+    packed, places, counts = np.unique(pixels.ravel(), return_inverse=True, return_counts=True)
+    colours = np.stack([packed >> 16, packed >> 8 & 255, packed & 255], axis=1)
+    common = colours[np.argsort(-counts)[: n_colours // 2]]
+    spread = image.quantize(n_colours - len(common), method=Image.Quantize.MAXCOVERAGE).getpalette() or []
+    palette = np.concatenate([common, np.array(spread, np.int64).reshape(-1, 3)])[:n_colours]
+    nearest = np.array([np.square(palette - colour).sum(1).argmin() for colour in colours], np.uint8)
+    result = Image.fromarray(nearest[places].reshape(pixels.shape), "P")
+    result.putpalette(palette.ravel().tolist())
+    return result
+
+
 def keep(name: str, image: Image.Image) -> None:
     """With as many colours as the limit of size allows."""
     for n_colours in _COLOURS:
         written = io.BytesIO()
-        image.quantize(n_colours, dither=Image.Dither.NONE).save(written, "PNG", optimize=True)
+        reduced(image, n_colours).save(written, "PNG", optimize=True)
         if written.tell() < _MOST_BYTES:
             break
     (ROOT / "docs" / "images" / name).write_bytes(written.getvalue())
@@ -84,12 +104,11 @@ def shown(page: Page, theme: str, hash_: str, css: str = "h1", size: tuple[int, 
     return page
 
 
-def take(page: Page, user: str, both: str) -> None:
+def take(page: Page, user: str, both: str, diverse: str) -> None:
     keep("explorer-user.png", picture(shown(page, "light", f"#/user/{user}?vary=category", ".card")))
     page.one(".card-title").click()
     page.one("#reasons .bars")
     keep("explorer-reasons.png", picture(page))
-    item = str(page.one(".card").get_attribute("data-item"))
     shown(page, "dark", "#/new?user.age=20-29&user.region=Osaka", ".card")
     for number in range(2):
         before = page.texts(".picked li")
@@ -98,12 +117,16 @@ def take(page: Page, user: str, both: str) -> None:
         page.one(".mark.fresh, .mark.up, .mark.down")
         page.settled()
     keep("explorer-new.png", picture(page))
-    keep("explorer-map.png", picture(shown(page, "light", f"#/map?user={user}&item={item}", ".map-chart .scatterlayer")))
+    shown(page, "light", f"#/user/{diverse}", ".card")
+    item = str(page.one(".card").get_attribute("data-item"))
+    shown(page, "light", f"#/map?user={diverse}&item={item}", ".near li")
+    page.wait(lambda: {"history", "chosen"} <= set(page.texts(".map-chart .legendtext")))
+    keep("explorer-map.png", picture(page))
     keep("explorer-run.png", picture(shown(page, "dark", "#/run", ".scatterlayer")))
     keep("explorer-compare.png", picture(shown(page, "light", f"#/compare?user={both}", ".agreement")))
     phones = [
         picture(shown(page, "light", f"#/user/{user}?vary=category", ".card", PHONE)),
-        picture(shown(page, "dark", f"#/map?user={user}", ".map-chart .scatterlayer", PHONE)),
+        picture(shown(page, "dark", f"#/map?user={diverse}", ".map-chart .scatterlayer", PHONE)),
     ]
     shown(page, "light", f"#/user/{user}", ".card", PHONE).one(".card-title").click()
     page.one("#reasons .bars")
@@ -119,9 +142,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         runs = sys.argv[1:] or trained(Path(temporary))
         with served(*runs) as url, chromium(url) as page:
-            user, both = chosen_users(url.rstrip("/"), runs)
+            users = chosen_users(url.rstrip("/"), runs)
             page.driver.get(f"{page.url}/static/icon.svg")
-            take(page, user, both)
+            take(page, *users)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,26 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 DESKTOP, PHONE = (1360, 900), (390, 844)
 _PATIENCE = 90.0
+_DELAY = """
+const [words, wait, fails] = arguments;
+if (!window.delays) {
+  const ask = window.fetch.bind(window);
+  window.nLate = window.nDelayed = 0;
+  window.fetch = async (address, options) => {
+    const asked = `${address} ${options?.body ?? ""}`;
+    const delay = window.delays.find(({ words }) => asked.includes(words));
+    if (!delay) return ask(address, options);
+    window.nDelayed += 1;
+    const answer = delay.fails ? null : await ask(address, { ...options, signal: undefined });
+    await new Promise((done) => setTimeout(done, delay.wait));
+    window.nLate += 1;
+    if (delay.fails) throw new TypeError("Failed to fetch");
+    return answer;
+  };
+  window.delays = [];
+}
+window.delays.push({ words, wait, fails });
+"""
 
 
 def find_programs() -> tuple[str, str] | None:
@@ -97,6 +117,34 @@ class Page:
 
     def run(self, script: str, *given: Any) -> Any:
         return self.driver.execute_script(script, *given)
+
+    def script(self, script: str, *given: Any) -> Any:
+        """As a module of the page would see it: `await` and `import("/static/...")` work."""
+        wrapped = f"const done = arguments[arguments.length - 1]; (async (...given) => {{ {script} }})(...arguments).then(done, (error) => done(String(error)))"
+        return self.run_async(wrapped, *given)
+
+    def delay(self, words: str, seconds: float, fails: bool = False) -> None:
+        """From now on answers to addresses or bodies that hold these words come so much later, or not at all."""
+        self.run(_DELAY, words, seconds * 1000, fails)
+
+    def undelay(self) -> None:
+        self.run("window.delays = []")
+
+    def late(self, n: int = 1) -> None:
+        """So many of them have come by now, and the page has had the time to take them up."""
+        self.wait(lambda: self.run("return window.nLate") >= n)
+        self.script("for (let turn = 0; turn < 5; turn += 1) await new Promise((done) => setTimeout(done, 20))")
+        self.settled()
+
+    def announced(self) -> str:
+        return str(self.run("return document.getElementById('announce').textContent"))
+
+    def focused(self, property_: str = "className") -> str:
+        return str(self.run("return document.activeElement[arguments[0]]", property_))
+
+    def press(self, *keys: str) -> None:
+        """Where the focus is."""
+        self.run("return document.activeElement").send_keys(*keys)
 
     def run_async(self, script: str, *given: Any) -> Any:
         return self.driver.execute_async_script(script, *given)

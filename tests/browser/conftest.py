@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gmlfm import Recommender
-from tests.browser.market import small_market
+from tests.browser.market import SmallMarket, bare_market, small_market
 from tests.browser.serving import served
 
 if TYPE_CHECKING:
@@ -25,19 +25,29 @@ TOKEN = "a-token-of-the-tests"
 @dataclass(frozen=True)
 class Runs:
     folders: tuple[Path, ...]
-    buyer: str
+    market: SmallMarket
+
+    @property
+    def buyer(self) -> str:
+        return self.market.buyer
+
+    @property
+    def others(self) -> list[str]:
+        """Other buyers, in the order of the data."""
+        return [str(user) for user in self.market.data.users.ids if str(user) != self.buyer]
 
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """Three runs on a small market, named first, second and third."""
+    """Three runs on a small market, named first, second and third; and one on data without fields, named bare."""
     folder = tmp_path_factory.mktemp("browser")
-    data, buyer = small_market(folder / "market")
-    first, second, third = (folder / name for name in ("first", "second", "third"))
-    Recommender("gml-fm", k=8, epochs=3, threads=1, seed=0).fit(data, out=first)
-    Recommender("fm", k=8, epochs=2, threads=1, seed=1).fit(data, out=second)
-    Recommender("popularity").fit(data, out=third)
-    return Runs((first, second, third), buyer)
+    market = small_market(folder / "market")
+    first, second, third, bare = folders = tuple(folder / name for name in ("first", "second", "third", "bare"))
+    Recommender("gml-fm", k=8, epochs=3, threads=1, seed=0).fit(market.data, out=first)
+    Recommender("fm", k=8, epochs=2, threads=1, seed=1).fit(market.data, out=second)
+    Recommender("popularity").fit(market.data, out=third)
+    Recommender("gml-fm", k=4, epochs=1, threads=1, seed=0).fit(bare_market(), out=bare)
+    return Runs(folders, market)
 
 
 @pytest.fixture(scope="session")
@@ -85,6 +95,13 @@ def dressed(tab: Page, address: str, theme: str) -> Page:
 def page(tab: Page, url: str, theme: str) -> Iterator[Page]:
     """In light and in dark colours. Nothing may have been written to the console in the end."""
     yield dressed(tab, url, theme)
+    assert tab.console() == []
+
+
+@pytest.fixture
+def day_page(tab: Page, url: str) -> Iterator[Page]:
+    """In light colours alone, for what colours have no part in."""
+    yield dressed(tab, url, "light")
     assert tab.console() == []
 
 

@@ -52,6 +52,10 @@ def test_two_runs_are_shown_side_by_side(page: Page, runs: Runs) -> None:
     )
     assert len(left) == len(right) == 10
     assert both == len(left & right)
+    marks = page.texts(".columns.two .mark")
+    assert len(marks) == 20
+    assert marks.count("only here") == 20 - 2 * both
+    assert page.announced() == f"{both} of 10 are recommended by both."
     page.one(".card-title").click()
     page.one("#reasons .js-plotly-plot .bars")
     page.settled()
@@ -73,6 +77,89 @@ def test_a_token_is_asked_for_and_kept_for_the_tab(locked_page: Page, runs: Runs
     assert "Only one run is served" in page.text(".empty")
     assert page.console() == []
     assert page.run("return sessionStorage.getItem('gmlfm-token')") == TOKEN
+
+
+def test_another_run_keeps_what_was_chosen(day_page: Page, runs: Runs) -> None:
+    page = day_page
+    items = (runs.market.html_item, runs.market.long_item)
+    page.open(f"#/new?user.likes=music&user.likes=sport&item={items[0]}&item={items[1]}")
+    page.one(".picked li")
+    Select(page.one("#run")).select_by_index(1)
+    page.wait(lambda: "run=second" in page.run("return location.hash"))
+    page.wait(lambda: len(page.all(".picked li")) == 2)
+    assert len(page.all(".toggle[aria-pressed=true]")) == 2
+    assert str(page.one(".brand").get_attribute("href")).endswith("#/user?run=second")
+    page.settled()
+
+
+def test_a_comparison_searches_the_users_of_its_own_run(day_page: Page) -> None:
+    page = day_page
+    page.open("#/compare?left=bare&right=first")
+    page.one(".pick-one", "user ")
+    page.search("For which user", "user 1")
+    page.one(".agreement, [role=alert]")
+    page.settled()
+    page.console()  # the other run does not know this user
+
+
+def test_where_charts_cannot_be_had_the_rest_is_there(day_page: Page) -> None:
+    page = day_page
+    page.driver.execute_cdp_cmd("Network.enable", {})
+    page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": ["*plotly*"]})
+    page.open("#/run")
+    assert "could not be fetched" in page.text(".chart [role=alert]")
+    assert page.all(".tile")
+    assert page.all(".limits li")
+    page.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": []})
+    page.one(".chart button", "Try again").click()
+    page.one(".js-plotly-plot .scatterlayer")
+    page.settled()
+    page.console()
+
+
+def test_what_is_kept_is_asked_for_again_after_a_reload(day_page: Page) -> None:
+    page = day_page
+    page.open("#/run")
+    page.one(".tile")
+    page.settled()
+    counts = page.script(
+        """
+        const api = await import("/static/api.js");
+        const ask = window.fetch.bind(window);
+        let check = "the one before";
+        let asked = 0;
+        window.fetch = async (address, options) => {
+          asked += String(address).startsWith("/schema");
+          const content = await (await ask(address, options)).json();
+          return new Response(JSON.stringify({ ...content, run: { ...content.run, check } }));
+        };
+        await api.users("");
+        await api.schema();
+        await api.schema();
+        const before = asked;
+        check = "the one after";
+        await api.users("");
+        await api.schema();
+        return [before, asked];"""
+    )
+    assert counts == [1, 2]
+
+
+def test_a_late_refusal_of_an_earlier_token_asks_nobody_again(locked_page: Page, runs: Runs) -> None:
+    page = locked_page
+    page.open("#/run")
+    page.one("#token-input").send_keys(TOKEN, Keys.ENTER)
+    page.one(".tile")
+    page.settled()
+    page.run("sessionStorage.setItem('gmlfm-token', 'one-that-is-old')")
+    page.delay("/users", 0.8)
+    page.run("location.hash = '#/user'")
+    page.wait(lambda: page.run("return document.querySelector('.loading') !== null"))
+    page.run("sessionStorage.setItem('gmlfm-token', arguments[0])", TOKEN)
+    page.undelay()
+    page.one(".pick-one")
+    assert page.run("return document.getElementById('token').open") is False
+    page.console()
 
 
 def test_keys_alone_lead_through_the_page(page: Page) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import builtins
 import json
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,32 @@ def test_serves_this_machine_alone_by_default(served: dict[str, Any], capsys: py
 def test_json_says_where(served: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "runs/a", "--port", "9000", "--workers", "2", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"url": "http://127.0.0.1:9000/", "runs": ["runs/a"], "workers": 2}
+
+
+@pytest.mark.parametrize(
+    ("words", "opened"),
+    [
+        ([], []),
+        (["--open", "--port", "9000"], ["http://127.0.0.1:9000/"]),
+        (["--open", "--host", "0.0.0.0", "--insecure"], ["http://127.0.0.1:8765/"]),
+    ],
+)
+def test_the_page_is_opened_where_it_is_asked_for(
+    words: list[str], opened: list[str], served: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses: list[str] = []
+    asked = threading.Event()
+
+    def open_page(url: str) -> bool:
+        addresses.append(url)
+        asked.set()
+        return True
+
+    monkeypatch.setattr("webbrowser.open", open_page)
+    assert main(["serve", "runs/a", *words]) == 0
+    if opened:
+        assert asked.wait(60)
+    assert addresses == opened
 
 
 def test_tokens_come_from_files_or_the_environment(

@@ -43,7 +43,21 @@ def test_without_words_the_commonest_come_first(reader: TestClient, run_folder: 
     assert reader.get("/users", params={"q": users["users"][2]["user"]}).json()["users"][0] == users["users"][2]
 
 
-@pytest.mark.parametrize("path", ["/items?limit=0", "/items?limit=201", "/users?limit=x", f"/items?q={'x' * 300}"])
+@pytest.mark.parametrize("address", ["/users?limit=", "/items?limit=", "/items?q=e&limit="])
+def test_what_is_found_can_be_gone_through(reader: TestClient, address: str) -> None:
+    kind = address[1:6]
+    first = reader.get(f"{address}6").json()
+    second = reader.get(f"{address}3&offset=3").json()
+    assert second[kind] == first[kind][3:]
+    assert len(second[kind]) == 3
+    beyond = reader.get(f"{address}3&offset={first['total']}").json()
+    assert (beyond[kind], beyond["total"]) == ([], first["total"])
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/items?limit=0", "/items?offset=-1", "/users?offset=x", "/items?limit=201", "/users?limit=x", f"/items?q={'x' * 300}"],
+)
 def test_limits_of_a_search(reader: TestClient, path: str) -> None:
     assert reader.get(path).status_code == 422
 

@@ -49,6 +49,17 @@ def test_each_import_of_a_script_is_there() -> None:
             assert (path.parent / name).is_file(), f"{path.name} imports {name}"
 
 
+def test_its_files_are_asked_about_again(reader: TestClient) -> None:
+    """A browser may keep them, but must not put old modules beside new ones."""
+    answer = reader.get("/static/main.js")
+    assert answer.headers["cache-control"] == "no-cache"
+    again = reader.get("/static/main.js", headers={"If-None-Match": answer.headers["etag"]})
+    assert again.status_code == 304
+    assert again.headers["cache-control"] == "no-cache"
+    assert reader.get("/static/none.js").headers["cache-control"] == "no-cache"
+    assert reader.get("/static/plotly.min.js").headers["cache-control"] == "public, max-age=86400"
+
+
 def test_plotly_comes_from_its_wheel(reader: TestClient) -> None:
     answer = reader.get("/static/plotly.min.js")
     assert answer.status_code == 200

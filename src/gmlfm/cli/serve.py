@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import threading
+import webbrowser
 from typing import Any
 
 from gmlfm.arguments import whole_number
@@ -27,7 +29,7 @@ def add_to(commands: Any) -> None:
         "next answer. The page at / explores it, /docs describes the API. SIGHUP takes the run that stands in the folder by "
         "then; Ctrl-C or SIGTERM stop after the last answer.",
         [
-            "gmlfm serve runs/demo",
+            "gmlfm serve runs/demo --open",
             "gmlfm serve runs/demo runs/other --port 9000 --workers 2",
             "gmlfm serve runs/demo --host 0.0.0.0 --token-file token.txt --write-token-file write-token.txt",
         ],
@@ -46,6 +48,7 @@ def add_to(commands: Any) -> None:
         "--write-token-file", metavar="FILE", help="holds the token of what changes something (else $GMLFM_WRITE_TOKEN)"
     )
     parser.add_argument("--insecure", action="store_true", help="an address that others reach, without a token")
+    parser.add_argument("--open", action="store_true", help="open the page in a browser of this machine")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes, each with the runs (default: 1)")
     parser.add_argument("--max-body", type=int, default=1 << 20, metavar="BYTES", help="of a request (default: 1 MiB)")
     parser.add_argument(
@@ -105,8 +108,16 @@ def run(options: argparse.Namespace) -> None:
             console_for().print(
                 f"Serving {runs} at [bold]{verbatim(url)}[/] (the API: {verbatim(url)}docs). Ctrl-C stops.", soft_wrap=True
             )
+        if options.open:
+            # A browser in a terminal ends only with its page, which nobody would answer meanwhile.
+            threading.Thread(target=webbrowser.open, args=(_reachable(url),), daemon=True).start()
 
     serve(options.run_folders, options.host, options.port, limits, workers=workers, model=options.model, announce=announce)
+
+
+def _reachable(url: str) -> str:
+    """Every address of the machine is none that a browser can go to."""
+    return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
 
 def _names(host: str) -> tuple[str, ...]:

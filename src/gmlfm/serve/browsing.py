@@ -23,8 +23,8 @@ _LIMITS = (
 )
 
 
-def found_items(served: Served, words: str, limit: int) -> Answer:
-    numbers, total = served.catalogue.find_items(words, limit)
+def found_items(served: Served, words: str, limit: int, offset: int) -> Answer:
+    numbers, total = served.catalogue.find_items(words, limit, offset)
     return {"items": served.catalogue.cards(numbers), "total": total}
 
 
@@ -35,9 +35,9 @@ def item_of(served: Served, item: str) -> Answer:
     return {**served.catalogue.cards([number])[0], "available": bool(served.recommender.stock.is_available[number])}
 
 
-def found_users(served: Served, words: str, limit: int) -> Answer:
+def found_users(served: Served, words: str, limit: int, offset: int) -> Answer:
     run, index = served.recommender.fitted, served.recommender.observed.index
-    numbers, total = served.catalogue.find_users(words, limit)
+    numbers, total = served.catalogue.find_users(words, limit, offset)
     ids = run.encoder.ids_of_users(np.array(numbers, np.int64)).to_list()
     users = [{"user": user, "known": bool(index.trained_users[number])} for user, number in zip(ids, numbers, strict=True)]
     return {"users": users, "total": total}

@@ -84,18 +84,18 @@ class Catalogue:
     def _n_rows_by_user(self) -> npt.NDArray[np.int64]:
         return np.bincount(self.run.data.user_numbers, minlength=len(self.run.data.users))
 
-    def find_items(self, words: str, limit: int) -> tuple[list[int], int]:
+    def find_items(self, words: str, limit: int, offset: int = 0) -> tuple[list[int], int]:
         """Item numbers: the id itself first, then what begins with the words, then what holds them; the commonest first."""
-        return _search(self.item_texts, words, limit, self._n_rows_by_item)
+        return _search(self.item_texts, words, limit, offset, self._n_rows_by_item)
 
-    def find_users(self, words: str, limit: int) -> tuple[list[int], int]:
-        return _search(self._user_texts, words, limit, self._n_rows_by_user)
+    def find_users(self, words: str, limit: int, offset: int = 0) -> tuple[list[int], int]:
+        return _search(self._user_texts, words, limit, offset, self._n_rows_by_user)
 
 
-def _search(texts: pl.DataFrame, words: str, limit: int, weights: npt.NDArray[np.int64]) -> tuple[list[int], int]:
+def _search(texts: pl.DataFrame, words: str, limit: int, offset: int, weights: npt.NDArray[np.int64]) -> tuple[list[int], int]:
     words = words.strip().lower()
     if not words:
-        return np.argsort(-weights, kind="stable")[:limit].tolist(), texts.height
+        return np.argsort(-weights, kind="stable")[offset : offset + limit].tolist(), texts.height
     named = [column for column in texts.iter_columns()]
     holds = np.zeros(texts.height, bool)
     rank = np.full(texts.height, 2, np.int8)
@@ -107,7 +107,7 @@ def _search(texts: pl.DataFrame, words: str, limit: int, weights: npt.NDArray[np
         rank[places[some.str.starts_with(words).fill_null(False).to_numpy()]] = 1
     rank[places[named[0].gather(places).eq(words).to_numpy()]] = 0
     order = np.lexsort((-weights[places], rank[places]))
-    return places[order][:limit].tolist(), len(places)
+    return places[order][offset : offset + limit].tolist(), len(places)
 
 
 def shown_values(row: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ _HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
 _NO_STORE = (b"cache-control", b"no-store")
+_NO_CACHE = (b"cache-control", b"no-cache")  # kept, but asked about: modules of two versions would not fit each other
 _OPEN = ("/", "/docs", "/openapi.json", "/favicon.ico")  # need no token: they say nothing of the data
 _OPEN_BELOW = ("/health", "/static/")
 _WRITING = ("/events", "/availability", "/items", "/reload")  # where posted to
@@ -166,6 +167,8 @@ class _Passage:
             headers = [*message.get("headers", ()), *_HEADERS]
             if not self.scope["path"].startswith("/static/"):
                 headers.append(_NO_STORE)
+            elif all(name.lower() != b"cache-control" for name, _ in headers):
+                headers.append(_NO_CACHE)
             message = {**message, "headers": headers}
         await self._send(message)
 

@@ -12,11 +12,12 @@ from gmlfm.serve.service import InService, RunName
 router = APIRouter(tags=["browsing"])
 Words = Annotated[str, Query(max_length=200, description="words to find; everything without them, the commonest first")]
 Limit = Annotated[int, Query(ge=1, le=200)]
+Offset = Annotated[int, Query(ge=0, lt=2**31, description="how many to leave out at the beginning")]
 
 
 @router.get("/items", response_model=contracts.FoundItems, summary="Items by id or title")
-async def find_items(service: InService, q: Words = "", limit: Limit = 20, run: RunName = None) -> Response:
-    return await service.answer(run, lambda served: questions.stamped(browsing.found_items(served, q, limit), served))
+async def find_items(service: InService, q: Words = "", limit: Limit = 20, offset: Offset = 0, run: RunName = None) -> Response:
+    return await service.answer(run, lambda served: questions.stamped(browsing.found_items(served, q, limit, offset), served))
 
 
 @router.get("/items/{item:path}", response_model=contracts.ItemAnswer, summary="An item")
@@ -25,8 +26,8 @@ async def item(service: InService, item: str = Path(max_length=1_000), run: RunN
 
 
 @router.get("/users", response_model=contracts.FoundUsers, summary="Users by id")
-async def find_users(service: InService, q: Words = "", limit: Limit = 20, run: RunName = None) -> Response:
-    return await service.answer(run, lambda served: questions.stamped(browsing.found_users(served, q, limit), served))
+async def find_users(service: InService, q: Words = "", limit: Limit = 20, offset: Offset = 0, run: RunName = None) -> Response:
+    return await service.answer(run, lambda served: questions.stamped(browsing.found_users(served, q, limit, offset), served))
 
 
 @router.get("/users/{user:path}", response_model=contracts.UserAnswer, summary="A user's attributes and history")

@@ -63,7 +63,8 @@ async function request(path, { query = {}, body, run = state.run, signal } = {})
       throw new Error("The service does not answer. Is it still running?");
     }
     if (answer.status === 401) {
-      await askForToken(used && used === token() ? "That is not the token of this service." : "");
+      // An answer that comes late may be about a token that has been replaced meanwhile.
+      if (used === token()) await askForToken(used ? "That is not the token of this service." : "");
       continue;
     }
     if (answer.status === 503 && left > 0 && answer.headers.has("Retry-After")) {
@@ -71,12 +72,27 @@ async function request(path, { query = {}, body, run = state.run, signal } = {})
       continue;
     }
     const content = await answer.json().catch(() => ({}));
-    if (!answer.ok) throw new Error(content.detail ?? `The service answered ${answer.status}.`);
+    signal?.throwIfAborted();
+    if (!answer.ok) throw Object.assign(new Error(content.detail ?? `The service answered ${answer.status}.`), { status: answer.status });
+    forgetIfReplaced(content.run);
     return content;
   }
 }
 
 const kept = new Map();
+const untold = new Set(); // runs that cannot tell because of what
+const checks = new Map(); // of each run, by its name
+
+// A reload puts another run in the place of one, and the next answer says so.
+function forgetIfReplaced(run) {
+  if (!run?.check) return;
+  const before = checks.get(run.name);
+  checks.set(run.name, run.check);
+  if (before === undefined || before === run.check) return;
+  kept.clear();
+  untold.clear();
+}
+
 // What does not change while a run is served is asked for once.
 function once(path, options = {}) {
   const key = JSON.stringify([path, options.query ?? {}, options.run ?? state.run]);
@@ -94,13 +110,12 @@ export const runs = () => request("/runs", { run: null });
 export const schema = () => once("/schema");
 export const model = (run) => once("/model", run ? { run } : {});
 export const curve = () => once("/curve");
-export const users = (q, limit = 8, options = {}) => request("/users", { query: { q, limit }, ...options });
+export const users = (q, limit = 8, { offset, ...options } = {}) => request("/users", { query: { q, limit, offset }, ...options });
 export const user = (id, options = {}) => request(`/users/${named(id)}`, options);
 export const items = (q, limit = 8, options = {}) => request("/items", { query: { q, limit }, ...options });
 export const item = (id) => request(`/items/${named(id)}`);
 
 // With the earlier item behind each, where the model can tell.
-const untold = new Set();
 export async function recommend(body, options = {}) {
   const run = options.run ?? state.run;
   const because = !untold.has(run) && (await once("/schema", { run })).reads_history;

@@ -1,5 +1,7 @@
 // Charts by Plotly, which is fetched with the first one. They take their colours from the page's.
 
+import { problem, replace } from "./dom.js";
+
 let plotly = null;
 
 function fetched() {
@@ -18,6 +20,8 @@ function fetched() {
 
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 export const PALETTE = () => Array.from({ length: 12 }, (_, place) => colour(`group-${place + 1}`));
+// Plotly reads some markup in texts.
+export const escaped = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 export const isNarrow = () => matchMedia("(max-width: 640px)").matches;
 
 function layoutOf(layout) {
@@ -32,23 +36,43 @@ function layoutOf(layout) {
   };
 }
 
+const drawn = new Map(); // place -> what draws it
+
+// Plotly keeps what it has drawn, and listens to the window for it, until it is told to let go.
+function letGo() {
+  for (const place of drawn.keys()) {
+    if (place.isConnected) continue;
+    window.Plotly.purge(place);
+    drawn.delete(place);
+  }
+}
+
+document.addEventListener("gmlfm-theme", () => {
+  letGo();
+  for (const draw of drawn.values()) draw();
+});
+
 // make() -> {data, layout, config}; asked again when the colours change. label: what the chart shows, for those who do not see it.
+// Whether it is drawn; a reason why it is not stands in its place.
 export async function chart(place, label, make) {
-  const Plotly = await fetched();
-  place.setAttribute("role", "img");
-  place.setAttribute("aria-label", label);
+  let Plotly;
+  try {
+    Plotly = await fetched();
+  } catch (error) {
+    place.replaceChildren(problem(error, () => chart(place, label, make)));
+    return false;
+  }
+  letGo();
+  if (!drawn.has(place)) replace(place);
   const draw = () => {
     const { data, layout, config } = make();
     return Plotly.react(place, data, layoutOf(layout), { displayModeBar: false, responsive: true, ...config });
   };
+  place.setAttribute("role", "img");
+  place.setAttribute("aria-label", label);
+  drawn.set(place, draw);
   await draw();
-  place.redraw = draw;
-  document.addEventListener("gmlfm-theme", function again() {
-    if (place.isConnected) draw();
-    else {
-      Plotly.purge(place);
-      document.removeEventListener("gmlfm-theme", again);
-    }
-  });
-  return place;
+  return true;
 }
+
+export const zoom = (place, x, y) => window.Plotly.relayout(place, { "xaxis.range": x, "yaxis.range": y });

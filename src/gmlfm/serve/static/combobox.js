@@ -5,31 +5,28 @@ import { el, announce, icon, plural, ICONS } from "./dom.js";
 let count = 0;
 const WAIT = 130; // milliseconds without a key before the question goes out
 
-// find(words, signal) -> [{key, text, detail}]; chosen({key, ...}). Returns the element; its `input` is the field.
-export function combobox({ label, placeholder = "", find, chosen, keepsText = false, isLabelHidden = false }) {
+// find(words, signal) -> [{key, text, detail}]; chosen({key, ...}). Returns the element; its `input` is the field, and
+// focusQuietly() goes there without opening the list.
+export function combobox({ label, placeholder = "", find, chosen }) {
   count += 1;
   const id = `search-${count}`;
-  const list = el("ul", { class: "found", id: `${id}-list`, role: "listbox", "aria-label": label, hidden: true });
+  // A press on the list, also on its scrollbar, must not take the focus from the field, which would close it.
+  const list = el("ul", { class: "found", id: `${id}-list`, role: "listbox", "aria-label": label, hidden: true, onmousedown: (event) => event.preventDefault() });
   const input = el("input", {
     id, type: "text", role: "combobox", autocomplete: "off", spellcheck: "false", placeholder,
     "aria-autocomplete": "list", "aria-expanded": "false", "aria-controls": `${id}-list`,
   });
   const box = el("div", { class: "search" },
-    el("label", { for: id, class: isLabelHidden ? "hidden" : "" }, label),
+    el("label", { for: id }, label),
     el("div", { class: "search-field" }, icon(...ICONS.search), input, list));
   let options = [];
+  let found = null; // the words that the options are for
   let active = -1;
   let timer = 0;
   let asking = null;
+  let isQuiet = false;
 
-  const show = (isOpen) => {
-    list.hidden = !isOpen;
-    input.setAttribute("aria-expanded", String(isOpen));
-    if (!isOpen) {
-      active = -1;
-      input.removeAttribute("aria-activedescendant");
-    }
-  };
+  const words = () => input.value.trim();
 
   const mark = (place) => {
     active = place;
@@ -40,43 +37,62 @@ export function combobox({ label, placeholder = "", find, chosen, keepsText = fa
     } else input.removeAttribute("aria-activedescendant");
   };
 
+  const show = (isOpen) => {
+    list.hidden = !isOpen;
+    input.setAttribute("aria-expanded", String(isOpen));
+    if (!isOpen) mark(-1);
+  };
+
   const take = (place) => {
     const option = options[place];
     if (!option) return;
-    input.value = keepsText ? option.text : "";
+    input.value = "";
     show(false);
     chosen(option);
   };
 
-  const note = (text) => list.replaceChildren(el("li", { class: "nothing", role: "option", "aria-disabled": "true" }, text));
+  function offer(asked, given, ...rows) {
+    options = given;
+    found = asked;
+    list.replaceChildren(...rows);
+    mark(-1);
+    show(true);
+    list.scrollTop = 0;
+  }
+
+  const note = (text) => el("li", { class: "nothing", role: "option", "aria-disabled": "true", "aria-selected": "false" }, text);
 
   async function search() {
+    clearTimeout(timer);
     asking?.abort();
     asking = new AbortController();
     const { signal } = asking;
+    const asked = words();
+    let given;
     try {
-      options = await find(input.value.trim(), signal);
+      given = await find(asked, signal);
     } catch (error) {
-      if (error.name === "AbortError") return;
-      options = [];
-      note(error.message);
-      show(true);
+      if (!signal.aborted) offer(null, [], note(error.message));
       return;
     }
     if (signal.aborted || document.activeElement !== input) return;
-    list.replaceChildren(...options.map((option, place) => el("li", {
-      id: `${id}-${place}`, role: "option", "aria-selected": "false",
-      onmousedown: (event) => event.preventDefault(),
-      onclick: () => take(place),
-    }, el("span", { class: "found-text" }, option.text), option.detail && el("span", { class: "found-detail" }, option.detail))));
-    if (!options.length) note("Nothing found.");
-    show(true);
-    announce(options.length ? `${plural(options.length, "suggestion")}; go through them with the arrow keys.` : "Nothing found.");
+    const rows = given.map((option, place) => el("li", {
+      id: `${id}-${place}`, role: "option", "aria-selected": "false", onclick: () => take(place),
+    }, el("span", { class: "found-text" }, option.text), option.detail && el("span", { class: "found-detail" }, option.detail)));
+    offer(asked, given, ...(rows.length ? rows : [note("Nothing found.")]));
+    announce(given.length ? `${plural(given.length, "suggestion")}; go through them with the arrow keys.` : "Nothing found.");
+  }
+
+  // Enter is meant for the words that stand there, of which the answer may not have come yet.
+  async function enter() {
+    if (!words() && (list.hidden || found !== "")) return;
+    if (list.hidden || found !== words()) await search();
+    if (!list.hidden && found === words()) take(Math.max(active, 0));
   }
 
   const later = () => {
     clearTimeout(timer);
-    timer = setTimeout(search, WAIT);
+    if (!isQuiet) timer = setTimeout(search, WAIT);
   };
   input.addEventListener("input", later);
   input.addEventListener("focus", later);
@@ -93,12 +109,17 @@ export function combobox({ label, placeholder = "", find, chosen, keepsText = fa
       else if (options.length) mark((active + moves[event.key] + options.length + (active < 0 && event.key === "ArrowUp" ? 1 : 0)) % options.length);
     } else if (event.key === "Enter") {
       event.preventDefault();
-      if (!list.hidden && options.length) take(Math.max(active, 0));
+      enter();
     } else if (event.key === "Escape" && !list.hidden) {
       event.stopPropagation();
       show(false);
     }
   });
   box.input = input;
+  box.focusQuietly = () => {
+    isQuiet = true;
+    input.focus();
+    isQuiet = false;
+  };
   return box;
 }

@@ -75,6 +75,13 @@ export const readable = (label) => label.replaceAll("item = (unknown)", "any new
 
 export const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1).trimEnd()}\u2026` : text);
 
+// Titles of one catalogue often begin alike and differ at the end.
+export function shortenedWithin(text, most) {
+  if (text.length <= most) return text;
+  const end = Math.floor((most - 1) * 0.45);
+  return `${text.slice(0, most - 1 - end).trimEnd()}\u2026${text.slice(text.length - end).trimStart()}`;
+}
+
 export function table(caption, headings, rows, { isHidden = false } = {}) {
   return el("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": caption },
     el("table", {},
@@ -96,7 +103,17 @@ export function problem(error, again) {
     again && el("button", { type: "button", class: "quiet", onclick: again }, "Try again"));
 }
 
-// Shows what a promise brings; what is asked later wins over what comes later.
+// If what has the focus goes away, its place takes it: the next Tab would otherwise begin at the top of the page.
+export function replace(place, ...content) {
+  const held = place.contains(document.activeElement);
+  place.replaceChildren(...content.flat(Infinity).filter(Boolean));
+  if (!held || place.contains(document.activeElement)) return;
+  if (!place.hasAttribute("tabindex")) place.tabIndex = -1;
+  place.focus({ preventScroll: true });
+}
+
+// Shows what a promise brings; what is asked later wins over what comes later. make(tell): what it tells is announced with
+// what it brings.
 const turns = new WeakMap();
 export async function fill(place, text, make) {
   const turn = (turns.get(place) ?? 0) + 1;
@@ -104,13 +121,23 @@ export async function fill(place, text, make) {
   place.setAttribute("aria-busy", "true");
   if (!place.childElementCount) place.replaceChildren(loading(text));
   let content;
+  let said = "";
   try {
-    content = await make();
+    content = await make((words) => {
+      said = words;
+    });
   } catch (error) {
-    if (error.name === "AbortError") return;
-    content = problem(error, () => fill(place, text, make));
+    if (error.name !== "AbortError") content = problem(error, () => fill(place, text, make));
   }
   if (turns.get(place) !== turn) return;
-  place.replaceChildren(...[content].flat());
   place.removeAttribute("aria-busy");
+  if (content === undefined) return;
+  replace(place, content);
+  if (said && place.isConnected) announce(said);
+}
+
+// A panel that stays in view while the page is scrolled; one that is taller than the window is scrolled to its end first.
+export function stays(panel) {
+  new ResizeObserver(() => panel.style.setProperty("--height", `${panel.offsetHeight}px`)).observe(panel);
+  return panel;
 }

@@ -1,7 +1,7 @@
 // The frame: views by the address behind the #, the run that is looked at, light and dark.
 
 import * as api from "./api.js";
-import { announce, el, icon, problem, runLabel, ICONS } from "./dom.js";
+import { announce, el, icon, loading, problem, replace, runLabel, ICONS } from "./dom.js";
 
 const VIEWS = {
   user: ["User", () => import("./views/user.js")],
@@ -11,8 +11,7 @@ const VIEWS = {
   compare: ["Compare", () => import("./views/compare.js")],
 };
 const main = document.getElementById("main");
-let shown = null; // {name, run, view}
-let ours = null; // the address that this page set itself
+let shown = null; // {name, run, asked, changed}; changed(asked): takes another address of the view, once it is made
 
 // #/user/ID?item=X&run=Y -> {name: "user", id: "ID", query}
 export function address() {
@@ -24,7 +23,7 @@ export function address() {
   } catch {
     // shown as it is
   }
-  return { name: name in VIEWS ? name : "user", id, query: new URLSearchParams(query) };
+  return { name: Object.hasOwn(VIEWS, name) ? name : "user", id, query: new URLSearchParams(query), hash: location.hash };
 }
 
 export function hashOf(name, id = "", query = {}) {
@@ -36,44 +35,57 @@ export function hashOf(name, id = "", query = {}) {
   return `#/${name}${id ? `/${encodeURIComponent(id)}` : ""}${parameters.size ? `?${parameters}` : ""}`;
 }
 
-// The address follows what is shown, without showing it again.
-export function remember(hash) {
-  if (location.hash === hash) return;
-  ours = hash;
-  history.replaceState(null, "", hash);
+// To what is shown from now on: a step that Back undoes.
+export function go(hash) {
+  if (location.hash === hash) show();
+  else location.hash = hash;
+}
+
+// What is typed into a form stands in the address, too, but is no step.
+export const remember = (hash) => history.replaceState(null, "", hash);
+
+function dress(asked) {
+  const title = VIEWS[asked.name][0];
+  const who = asked.id || asked.query.get("user");
+  document.title = `${who ? `${who} - ` : ""}${title} - gmlfm explorer`;
+  document.getElementById("run-choice").hidden = asked.name === "compare" || document.getElementById("run").options.length < 2;
+  document.querySelector(".brand").href = hashOf("user");
+  for (const link of document.querySelectorAll("#tabs a")) {
+    if (link.dataset.view === asked.name) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+    link.href = hashOf(link.dataset.view);
+  }
 }
 
 async function show() {
   const asked = address();
   const run = asked.query.get("run");
   if (run !== api.state.run && asked.name !== "compare") choose(run);
-  const [title, load] = VIEWS[asked.name];
-  document.getElementById("run-choice").hidden = asked.name === "compare" || document.getElementById("run").options.length < 2;
-  document.title = `${title} - gmlfm explorer`;
-  for (const link of document.querySelectorAll("#tabs a")) {
-    if (link.dataset.view === asked.name) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
-    link.href = hashOf(link.dataset.view);
-  }
+  dress(asked);
   const isSame = shown?.name === asked.name && shown.run === api.state.run;
-  const mine = { name: asked.name, run: api.state.run };
-  if (!isSame) {
-    shown = mine;
-    main.replaceChildren(el("p", { class: "loading", role: "status" }, "Loading ..."));
-  }
+  const mine = isSame ? shown : { name: asked.name, run: api.state.run, changed: null };
+  mine.asked = asked;
   try {
+    if (isSame) {
+      await mine.changed?.(asked);
+      return;
+    }
+    shown = mine;
+    replace(main, loading());
+    const [title, load] = VIEWS[asked.name];
     const module = await load();
-    if (!isSame && shown === mine) {
-      const place = el("div", { class: `view view-${asked.name}` });
-      main.replaceChildren(place);
-      mine.changed = await module.view(place, asked);
-      announce(`${title} is shown.`);
-    } else if (isSame) shown.changed?.(asked);
+    if (shown !== mine) return;
+    const place = el("div", { class: `view view-${asked.name}` });
+    replace(main, place);
+    announce(`${title} is shown.`);
+    const made = mine.asked;
+    const changed = await module.view(place, made);
+    mine.changed = changed;
+    if (shown === mine && mine.asked.hash !== made.hash) await changed(mine.asked);
   } catch (error) {
-    main.replaceChildren(problem(error, () => {
-      shown = null;
-      show();
-    }));
+    if (shown !== mine) return;
+    shown = null;
+    replace(main, problem(error, show));
   }
 }
 
@@ -90,12 +102,9 @@ async function showRuns() {
   document.getElementById("run-name").replaceChildren(...(runs.length === 1 ? [el("span", { class: "pill" }, only.model), el("span", { class: "run-data" }, only.data)] : []));
   select.addEventListener("change", () => {
     const { name, id, query } = address();
-    const isFirst = select.selectedIndex === 0;
-    api.state.run = isFirst ? null : select.value;
+    api.state.run = select.selectedIndex === 0 ? null : select.value;
     query.delete("run");
-    location.hash = hashOf(name, name === "user" ? id : "", name === "user" ? {} : Object.fromEntries(query));
-    if (address().query.get("run") === shown?.run) return;
-    show();
+    go(hashOf(name, id, Object.fromEntries([...query.keys()].map((key) => [key, query.getAll(key)]))));
   });
   choose(address().query.get("run"));
 }
@@ -132,12 +141,11 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) =>
 });
 window.addEventListener("hashchange", () => {
   document.getElementById("reasons").close();
-  if (location.hash === ours) {
-    ours = null;
-    return;
-  }
-  ours = null;
   show();
+});
+document.getElementById("tabs").addEventListener("click", (event) => {
+  // A view that could not be made is made again; its address is there already.
+  if (!shown && event.target.closest("a")?.hash === location.hash) show();
 });
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();

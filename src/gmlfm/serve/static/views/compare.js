@@ -2,8 +2,8 @@
 
 import * as api from "../api.js";
 import { recommendations } from "../cards.js";
-import { announce, el, empty, fill, runLabel, table } from "../dom.js";
-import { hashOf, remember } from "../main.js";
+import { el, empty, fill, runLabel, table } from "../dom.js";
+import { go, hashOf } from "../main.js";
 import { showReasons } from "../reasons.js";
 import { userSearch } from "./user.js";
 
@@ -18,26 +18,23 @@ export async function view(place, asked) {
   }
   const names = runs.map((run) => run.name);
   const known = (name, otherwise) => (names.includes(name) ? name : otherwise);
-  const chosen = { left: known(asked.query.get("left"), names[0]), right: known(asked.query.get("right"), names[1]), user: asked.query.get("user") };
+  const chosen = {};
   const body = el("div", { class: "compared" });
   const side = (which, label) => {
-    const select = el("select", { id: `run-${which}`, onchange: () => use({ [which]: select.value }) }, runs.map((run) => el("option", { value: run.name, selected: run.name === chosen[which] }, runLabel(run))));
+    const select = el("select", { id: `run-${which}`, onchange: () => use({ [which]: select.value }) }, runs.map((run) => el("option", { value: run.name }, runLabel(run))));
     return el("label", { class: "field", for: `run-${which}` }, el("span", {}, label), select);
   };
-  const use = (change) => {
-    Object.assign(chosen, change);
-    remember(hashOf("compare", "", chosen));
-    return show();
-  };
-  const show = () => fill(body, "Asking both ...", () => (chosen.user ? both(chosen) : first(chosen, (user) => use({ user }))));
+  const use = (change) => go(hashOf("compare", "", { ...chosen, ...change }));
   place.replaceChildren(head, el("div", { class: "panel toolbar" }, side("left", "One run"), side("right", "The other"),
-    userSearch({ label: "For which user?", placeholder: "Search by id", chosen: ({ key }) => use({ user: key }) })), body);
-  await show();
-  return (next) => {
-    Object.assign(chosen, { left: known(next.query.get("left"), names[0]), right: known(next.query.get("right"), names[1]), user: next.query.get("user") });
-    for (const which of ["left", "right"]) document.getElementById(`run-${which}`).value = chosen[which];
-    return show();
+    userSearch({ label: "For which user?", placeholder: "Search by id", run: () => chosen.left, chosen: ({ key }) => use({ user: String(key) }) })), body);
+  const follow = ({ query }) => {
+    Object.assign(chosen, { left: known(query.get("left"), names[0]), right: known(query.get("right"), names[1]), user: query.get("user") });
+    for (const which of ["left", "right"]) place.querySelector(`#run-${which}`).value = chosen[which];
+    const these = { ...chosen };
+    fill(body, "Asking both ...", (tell) => (these.user ? both(these, tell) : first(these, (user) => use({ user: String(user) }))));
   };
+  follow(asked);
+  return follow;
 }
 
 async function first(chosen, use) {
@@ -45,15 +42,15 @@ async function first(chosen, use) {
   return [await metrics(chosen), el("div", { class: "panel start" }, el("h2", {}, "Begin with one of these"), el("div", { class: "pick" }, users.map(({ user }) => el("button", { type: "button", class: "pick-one", onclick: () => use(user) }, String(user)))))];
 }
 
-async function both(chosen) {
+async function both(chosen, tell) {
   const ask = (run) => api.recommend({ user: chosen.user, n: N }, { run }).then((answer) => answer.items);
   const [left, right] = await Promise.all([ask(chosen.left), ask(chosen.right)]);
   const ids = [left, right].map((items) => new Set(items.map((item) => item.item)));
   const shared = new Set([...ids[0]].filter((id) => ids[1].has(id)));
-  announce(`${shared.size} of ${N} are recommended by both.`);
+  tell(`${shared.size} of ${N} are recommended by both.`);
   const column = (name, items, others) => el("section", { class: "panel", "aria-label": `By ${name}` }, el("h2", {}, name),
     items.length ? recommendations(items, {
-      label: `Recommendations of ${name}`, lit: shared, marks: marksOf(items, others),
+      label: `Recommendations of ${name}`, lit: shared, marks: marksOf(items, others), isMarkAside: true,
       open: (item) => showReasons(item, { user: chosen.user }, { run: name }),
     }) : empty("Nothing", "This run has nothing to recommend here."));
   return [
@@ -65,9 +62,8 @@ async function both(chosen) {
 
 function marksOf(items, others) {
   const places = new Map(others.map(({ item }, place) => [item, place]));
-  const marks = {};
-  for (const { item } of items) if (places.has(item)) marks[item] = { kind: "both", text: `there ${places.get(item) + 1}.` };
-  return marks;
+  const markOf = (item) => (places.has(item) ? { kind: "both", text: `also no. ${places.get(item) + 1}` } : { kind: "only", text: "only here" });
+  return Object.fromEntries(items.map(({ item }) => [item, markOf(item)]));
 }
 
 async function metrics({ left, right }) {

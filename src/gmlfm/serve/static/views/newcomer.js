@@ -3,8 +3,9 @@
 import * as api from "../api.js";
 import { recommendations } from "../cards.js";
 import { combobox } from "../combobox.js";
-import { announce, el, empty, fill, icon, number, plural, titleOf, ICONS } from "../dom.js";
-import { hashOf, remember } from "../main.js";
+import { el, empty, fill, icon, plural, stays, titleOf, ICONS } from "../dom.js";
+import { control, read } from "../fields.js";
+import { go, hashOf, remember } from "../main.js";
 import { showReasons } from "../reasons.js";
 
 const WAIT = 120;
@@ -15,17 +16,47 @@ export const itemSearch = (options) => combobox({
   ...options,
 });
 
-export async function view(place, asked) {
-  const schema = await api.schema();
-  const given = { attributes: {}, context: {}, items: [] }; // items: the cards of what was picked, in order
-  read(asked.query, schema, given);
-  given.items = (await Promise.all(asked.query.getAll("item").map((id) => api.item(id).catch(() => null)))).filter(Boolean);
+export function view(place, asked) {
+  let leave = () => {};
+  const show = (next) => {
+    leave();
+    fill(place, "Loading ...", async () => {
+      const schema = await api.schema();
+      const { attributes, context } = read(next.query, schema);
+      const { items, nGone } = await itemsOf(next.query.getAll("item"));
+      const made = newcomer(schema, { attributes, context, items }, nGone);
+      leave = made.leave;
+      return made.content;
+    });
+  };
+  show(asked);
+  return show;
+}
+
+// An address may be of another run, which has other items; any other failure is told of.
+async function itemsOf(ids) {
+  const found = await Promise.all(ids.map((id) => api.item(id).catch((error) => {
+    if (error.status === 404) return null;
+    throw error;
+  })));
+  const items = found.filter(Boolean);
+  return { items, nGone: found.length - items.length };
+}
+
+// given: {attributes, context, items: the cards of what was picked, in order}
+function newcomer(schema, given, nGone) {
   const results = el("div", { class: "list" });
   const summary = el("p", { class: "hint changed" });
   const picked = el("ol", { class: "picked", "aria-label": "Picked so far, the latest last" });
   let before = null;
   let timer = 0;
+  let asking = null;
+  let wasPicked = null; // how, until the list has answered: {byKeys}
 
+  const leave = () => {
+    clearTimeout(timer);
+    asking?.abort();
+  };
   const changed = () => {
     remember(hashOf("new", "", { ...prefixed("user", given.attributes), ...prefixed("context", given.context), item: given.items.map((item) => item.item) }));
     clearTimeout(timer);
@@ -37,69 +68,79 @@ export async function view(place, asked) {
     showPicked();
     changed();
   };
+  const pickListed = (item) => {
+    wasPicked = { byKeys: document.activeElement.matches(":focus-visible") };
+    pick(item);
+  };
   const drop = (item) => {
-    given.items = given.items.filter((other) => other.item !== item.item);
+    const at = given.items.indexOf(item);
+    given.items.splice(at, 1);
     showPicked();
     changed();
-    search.input.focus();
+    const left = picked.querySelectorAll("button");
+    if (left.length) left[Math.min(at, left.length - 1)].focus();
+    else search.focusQuietly();
   };
   const showPicked = () => picked.replaceChildren(...given.items.map((item) => el("li", {},
     el("span", {}, titleOf(item)),
     el("button", { type: "button", class: "round small", "aria-label": `Take away ${titleOf(item)}`, onclick: () => drop(item) }, icon(...ICONS.close)))));
 
   async function ask() {
-    await fill(results, "Ranking ...", async () => {
-      const body = whom(given);
-      const answer = await api.recommend({ ...body, n: N });
+    asking?.abort();
+    asking = new AbortController();
+    const { signal } = asking;
+    const body = whom(given);
+    await fill(results, "Ranking ...", async (tell) => {
+      const answer = await api.recommend({ ...body, n: N }, { signal });
+      signal.throwIfAborted();
       const marks = compared(before, answer.items);
       const nNew = Object.values(marks).filter((mark) => mark.kind === "fresh").length;
       summary.textContent = before ? (nNew ? `${nNew} of ${answer.items.length} are new` : "The same items") : "";
-      announce(`${plural(answer.items.length, "recommendation")}${before ? `, ${nNew} of them new` : ""}.`);
+      tell(`${plural(answer.items.length, "recommendation")}${before ? `, ${nNew} of them new` : ""}.`);
       before = answer.items.map((item) => item.item);
       if (!answer.items.length) return empty("Nothing is left", "No item could be recommended.");
       return [
         ...answer.notes.map((note) => el("p", { class: "notice" }, note)),
         recommendations(answer.items, {
-          marks, take: pick, takeLabel: "Pick",
+          marks, take: pickListed, takeLabel: "Pick",
           open: (item) => showReasons(item, body, { links: [["What is near it on the map", hashOf("map", "", { item: item.item })]] }),
         }),
       ];
     });
+    if (signal.aborted || !wasPicked) return;
+    // The button that was pressed is gone with its card.
+    if (document.activeElement === results) results.querySelector(".take")?.focus({ preventScroll: !wasPicked.byKeys });
+    wasPicked = null;
   }
 
   const search = itemSearch({ label: "Items they chose", placeholder: "Search a title", chosen: ({ item }) => pick(item) });
-  const fields = (role, title) => {
+  const fields = (role, title, values) => {
     const ours = schema.fields.filter((field) => field.role === role);
-    return ours.length > 0 && el("fieldset", {}, el("legend", {}, title), ours.map((field) => control(field, role === "user" ? given.attributes : given.context, changed)));
+    return ours.length > 0 && el("fieldset", {}, el("legend", {}, title), ours.map((field) => control(field, values, changed)));
   };
-  const form = el("form", { class: "panel newcomer", "aria-labelledby": "newcomer-title", onsubmit: (event) => event.preventDefault() },
+  const form = el("form", { class: "panel newcomer stays", "aria-labelledby": "newcomer-title", onsubmit: (event) => event.preventDefault() },
     el("h2", { id: "newcomer-title" }, "About them"),
-    fields("user", "Who they are"), fields("context", "The occasion"),
+    fields("user", "Who they are", given.attributes), fields("context", "The occasion", given.context),
     el("fieldset", {}, el("legend", {}, "What they chose"), search, picked,
+      nGone > 0 && el("p", { class: "hint" }, `${plural(nGone, "item")} of the address ${nGone === 1 ? "is" : "are"} not in this run.`),
       !schema.reads_history && el("p", { class: "hint" }, "This model does not read histories: what is picked may only be left out.")),
-    el("button", { type: "button", class: "quiet", onclick: () => {
-      location.hash = "#/new";
-      Object.assign(given, { attributes: {}, context: {}, items: [] });
-      form.reset();
-      before = null;
-      showPicked();
-      ask();
-    } }, "Begin anew"));
-  place.replaceChildren(
-    el("div", { class: "view-head" }, el("div", {}, el("h1", {}, "Try it as somebody new"),
-      el("p", { class: "lead" }, "Nobody the model has ever met. Say something about them or pick an item: the list answers at once, without training."))),
-    el("div", { class: "columns" }, form,
-      el("section", { class: "panel recommended", "aria-labelledby": "for-newcomer" }, el("div", { class: "panel-head" }, el("h2", { id: "for-newcomer" }, "Recommended for them"), summary), results)));
+    el("button", { type: "button", class: "quiet", onclick: () => go(hashOf("new")) }, "Begin anew"));
   showPicked();
-  await ask();
-  return () => {};
+  ask();
+  return {
+    leave,
+    content: [
+      el("div", { class: "view-head" }, el("div", {}, el("h1", {}, "Try it as somebody new"),
+        el("p", { class: "lead" }, "Nobody the model has ever met. Say something about them or pick an item: the list answers at once, without training."))),
+      el("div", { class: "columns" }, stays(form),
+        el("section", { class: "panel recommended", "aria-labelledby": "for-newcomer" }, el("div", { class: "panel-head" }, el("h2", { id: "for-newcomer" }, "Recommended for them"), summary), results)),
+    ],
+  };
 }
 
-function whom(given) {
-  return {
-    attributes: given.attributes, history: given.items.map((item) => item.item),
-    ...(Object.keys(given.context).length ? { context: given.context } : {}),
-  };
+// As it is now: what is asked must not change with what is clicked later.
+function whom({ attributes, context, items }) {
+  return { attributes: { ...attributes }, history: items.map((item) => item.item), ...(Object.keys(context).length ? { context: { ...context } } : {}) };
 }
 
 // By item: new in the list, or how far it has moved.
@@ -116,48 +157,3 @@ function compared(before, items) {
 }
 
 const prefixed = (role, values) => Object.fromEntries(Object.entries(values).map(([name, given]) => [`${role}.${name}`, given]));
-
-function read(query, schema, given) {
-  for (const field of schema.fields) {
-    const texts = query.getAll(`${field.role}.${field.name}`);
-    if (!texts.length || field.role === "item") continue;
-    const values = field.role === "user" ? given.attributes : given.context;
-    if (field.kind === "number") {
-      if (Number.isFinite(Number(texts[0]))) values[field.name] = Number(texts[0]);
-    } else values[field.name] = field.kind === "set" ? texts : texts[0];
-  }
-}
-
-let count = 0;
-
-function control(field, values, changed) {
-  count += 1;
-  const id = `field-${count}`;
-  const set = (given) => {
-    if (given === null) delete values[field.name];
-    else values[field.name] = given;
-    changed();
-  };
-  const current = values[field.name];
-  let input;
-  if (field.kind === "number") {
-    input = el("input", { id, type: "number", step: "any", inputmode: "decimal", value: current ?? "", placeholder: field.median === null ? "" : `about ${number(field.median)}`,
-      oninput: () => set(input.value === "" || !Number.isFinite(input.valueAsNumber) ? null : input.valueAsNumber) });
-  } else if (field.kind === "set") {
-    const chosen = new Set(current ?? []);
-    return el("div", { class: "field", role: "group", "aria-label": field.name }, el("span", {}, field.name),
-      el("div", { class: "toggles" }, field.categories.slice(0, 18).map(({ value }) => el("button", { type: "button", class: "toggle", "aria-pressed": String(chosen.has(value)), onclick: (event) => {
-        if (!chosen.delete(value)) chosen.add(value);
-        event.currentTarget.setAttribute("aria-pressed", String(chosen.has(value)));
-        set(chosen.size ? [...chosen] : null);
-      } }, value))));
-  } else if (field.n_categories > field.categories.length) {
-    input = el("input", { id, type: "text", list: `${id}-list`, value: current ?? "", placeholder: "not known", autocomplete: "off", onchange: () => set(input.value.trim() || null) });
-    return el("label", { class: "field", for: id }, el("span", {}, field.name), input, el("datalist", { id: `${id}-list` }, field.categories.map(({ value }) => el("option", { value }))));
-  } else {
-    const sorted = field.categories.map(({ value }) => value).sort((one, other) => one.localeCompare(other, "en", { numeric: true }));
-    input = el("select", { id, onchange: () => set(input.value || null) }, el("option", { value: "" }, "not known"),
-      sorted.map((value) => el("option", { value, selected: current === value }, value)));
-  }
-  return el("label", { class: "field", for: id }, el("span", {}, field.name), input);
-}

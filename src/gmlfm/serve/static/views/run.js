@@ -1,7 +1,7 @@
 // The run: how good it is, how it was learned, what it was made from, and what it is not for.
 
 import * as api from "../api.js";
-import { chart, colour, isNarrow } from "../charts.js";
+import { chart, colour, isNarrow, PALETTE } from "../charts.js";
 import { asTable, el, number, plural, table, value } from "../dom.js";
 
 const NAMES = { hr: "hit rate", ndcg: "NDCG", rmse: "RMSE", mae: "MAE", auc: "AUC", mrr: "MRR", recall: "recall" };
@@ -19,7 +19,7 @@ export async function view(place) {
     el("div", { class: "view-head" }, el("div", {}, el("h1", {}, `${card.model ?? "The model"} on ${card.data?.name ?? "its data"}`),
       el("p", { class: "lead" }, `${plural(schema.n_users, "user")}, ${plural(schema.n_items, "item")}; ${schema.reads_history ? "what users did before counts" : "histories are not read"}.`))),
     el("ul", { class: "tiles", "aria-label": "Metrics" }, metrics.map((metric) => tile(named(metric), learned.validation[metric].toFixed(3), `validation, ${learned.validation_protocol}`)),
-      tile("best epoch", String(learned.best_epoch), `of ${epochs.length} seen`)),
+      epochs.length > 0 && tile("best epoch", String(learned.best_epoch), `of ${epochs.length} seen`)),
     el("div", { class: "columns run-columns" },
       el("section", { class: "panel", "aria-labelledby": "curve-title" }, el("h2", { id: "curve-title" }, "How it was learned"),
         epochs.length ? [drawing, asTable("The same as a table", table("Loss and metrics by epoch", ["epoch", "loss", ...metrics.map(named)], epochs.map((epoch) => [String(epoch.epoch), fixed(epoch.loss), ...metrics.map((metric) => fixed(epoch.validation?.[metric]))])))]
@@ -28,7 +28,7 @@ export async function view(place) {
     limits(card),
     el("section", { class: "panel", "aria-labelledby": "fields-title" }, el("h2", { id: "fields-title" }, "What it reads"), el("div", { class: "fields" }, schema.fields.map(fieldCard))),
   ].filter(Boolean));
-  if (epochs.length) await drawCurve(drawing, epochs, metrics, learned.best_epoch);
+  if (epochs.length) drawCurve(drawing, epochs, metrics, learned.best_epoch);
   return () => {};
 }
 
@@ -41,11 +41,11 @@ function drawCurve(place, epochs, metrics, best) {
   return chart(place, `Training loss and validation metrics over ${plural(epochs.length, "epoch")}. The table below has the same.`, () => ({
     data: [
       { type: "scatter", mode: "lines+markers", name: "loss", x, y: epochs.map((epoch) => epoch.loss), yaxis: "y2", line: { color: colour("muted"), width: 2, dash: "dot" } },
-      ...metrics.map((metric, place_) => ({ type: "scatter", mode: "lines+markers", name: named(metric), x, y: epochs.map((epoch) => epoch.validation?.[metric] ?? null), line: { color: colour(place_ ? "gain" : "accent"), width: 3 } })),
+      ...metrics.map((metric, place_) => ({ type: "scatter", mode: "lines+markers", name: named(metric), x, y: epochs.map((epoch) => epoch.validation?.[metric] ?? null), line: { color: PALETTE()[place_ % 11], width: 3 } })),
     ],
     layout: {
       height: 340, legend: isSmall ? { orientation: "h", y: -0.22, yanchor: "top" } : { orientation: "h", y: 1.12 }, hovermode: "x unified", xaxis: { title: { text: isSmall ? "" : "epoch" }, dtick: x.length <= 12 ? 1 : undefined },
-      yaxis: { title: { text: isSmall ? "" : "validation" }, rangemode: "normal" }, yaxis2: { title: { text: isSmall ? "" : "loss" }, overlaying: "y", side: "right", showgrid: false, tickformat: ".2f" },
+      yaxis: { title: { text: isSmall ? "" : "validation" }, rangemode: "normal" }, yaxis2: { title: { text: isSmall ? "" : "loss" }, overlaying: "y", side: "right", showgrid: false, tickmode: "auto", nticks: 6, tickformat: ".2f" },
       shapes: [{ type: "line", x0: best, x1: best, yref: "paper", y0: 0, y1: 1, line: { color: colour("line-strong"), dash: "dash", width: 1 } }],
     },
   }));
@@ -53,14 +53,16 @@ function drawCurve(place, epochs, metrics, best) {
 
 const flat = (given, prefix = "") => Object.entries(given).flatMap(([name, part]) =>
   part !== null && typeof part === "object" && !Array.isArray(part) ? flat(part, `${prefix}${name} `) : [[`${prefix}${name}`.replaceAll("_", " "), part]]);
-const HIDDEN = new Set(["validation", "limits", "updates", "fields"]);
+// These stand elsewhere on the page.
+const HIDDEN = new Set(["validation", "validation_protocol", "best_epoch", "reads_history", "limits", "updates", "fields"]);
 
 function facts(card) {
   const { settings = {}, versions = {}, ...about } = Object.fromEntries(Object.entries(card).filter(([name]) => !HIDDEN.has(name)));
   const told = (part) => flat(part).filter(([, given]) => given !== null && given !== "");
   const more = [...told(settings), ...told(versions)];
+  const happened = told(about).filter(([, given]) => given !== false && given !== 0);
   const row = ([name, part]) => el("div", {}, el("dt", {}, name), el("dd", {}, typeof part === "boolean" ? (part ? "yes" : "no") : value(Array.isArray(part) ? part.filter((one) => typeof one !== "object") : part)));
-  return [el("dl", { class: "facts" }, told(about).map(row)),
+  return [el("dl", { class: "facts" }, happened.map(row)),
     more.length > 0 && el("details", { class: "as-table" }, el("summary", {}, "All settings and versions"), el("dl", { class: "facts" }, more.map(row)))];
 }
 
