@@ -37,7 +37,7 @@ _CHECKS = [
 
 def test_whatever_is_asked_is_answered_as_described(own_folder: Path, items: list[str]) -> None:
     """schemathesis makes the requests of the description itself, right ones and wrong ones."""
-    app = create_app(own_folder, ServeOptions(log="errors"))
+    app = create_app(own_folder, ServeOptions(log="errors", hosts=()))
     users = app.state.service.default.served.recommender.fitted.data.users.ids.to_list()
     names: list[str] = []
     answered: Counter[tuple[str, int]] = Counter()

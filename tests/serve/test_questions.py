@@ -202,7 +202,7 @@ def test_a_wrong_value_is_not_quoted(reader: TestClient) -> None:
 def test_two_runs_are_told_apart(run_folder: Path, other_folder: Path, user: str) -> None:
     from gmlfm.serve import ServeOptions, create_app
 
-    with TestClient(create_app([run_folder, other_folder], ServeOptions(log="none"))) as client:
+    with TestClient(create_app([run_folder, other_folder], ServeOptions(log="none", hosts=()))) as client:
         names = [run["name"] for run in client.get("/runs").json()["runs"]]
         assert names == ["first", "other"]
         answers = [asked(client, f"/recommend?run={name}", {"user": user, "n": 3}) for name in names]

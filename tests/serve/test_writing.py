@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from fastapi.testclient import TestClient
 
-from gmlfm import Recommender
+from gmlfm import Dataset, Recommender
 from gmlfm.serve import contracts
 from tests.serve.conftest import client_of
 
@@ -85,6 +85,38 @@ def test_new_items_enter_the_catalogue(client: TestClient, own_folder: Path) -> 
     again = client.post("/items", json={"items": [new]})
     assert again.status_code == 400
     assert "in the catalogue already" in again.json()["detail"]
+
+
+def test_new_items_have_no_more_fields_than_a_table_may(client: TestClient, own_folder: Path) -> None:
+    rows = [{"item": f"n{n}", f"x{n}": 1, f"y{n}": 1} for n in range(600)]
+    response = client.post("/items", json={"items": rows})
+    assert response.status_code == 400
+    assert response.json()["detail"] == "the items have 1,201 different fields; expected at most 1,000."
+    assert "n1" not in Recommender.load(own_folder).fitted.encoder.item_ids
+
+
+def test_sets_of_new_items_stay_sets(tmp_path: Path) -> None:
+    interactions = pl.DataFrame([(f"u{n % 10}", f"i{n * 7 % 12}") for n in range(120)], schema=["user", "item"], orient="row")
+    items = pl.DataFrame({"item": [f"i{n}" for n in range(12)], "tags": [["a", "b"], ["c"], None] * 4, "colour": ["red"] * 12})
+    schema = {
+        "interactions": {"user": "user", "item": "item"},
+        "items": {"id": "item", "fields": {"tags": "set", "colour": "category"}},
+    }
+    data = Dataset.from_tables(interactions, items=items, schema=schema)
+    run = Recommender("fm", k=4, epochs=1, threads=1).fit(data, out=tmp_path / "run")
+    with client_of(run) as client:  # type: ignore[arg-type]
+        new = [
+            {"item": "n1", "tags": ["a", "b"]},
+            {"item": "n2", "tags": "b"},
+            {"item": "n3", "tags": ["c", 3]},
+            {"item": "n4"},
+        ]
+        assert client.post("/items", json={"items": new}).status_code == 200
+        tags = {name: client.get(f"/items/{name}").json()["attributes"]["tags"] for name in ("n1", "n2", "n3", "n4")}
+        assert tags == {"n1": ["a", "b"], "n2": ["b"], "n3": ["c", "3"], "n4": None}
+        refused = client.post("/items", json={"items": [{"item": "n5", "colour": ["red"]}, {"item": "n6", "colour": "red"}]})
+        assert refused.status_code == 400
+        assert "holds lists but one value was expected" in refused.json()["detail"]
 
 
 def test_new_items_are_added_to_the_run_that_stands_in_the_folder(client: TestClient, own_folder: Path) -> None:
