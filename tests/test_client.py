@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import socket
 import threading
@@ -20,7 +21,7 @@ import uvicorn
 from polars.testing import assert_frame_equal
 
 from gmlfm import Client, Dataset, Recommender
-from gmlfm.connections import Connections, ServiceError, as_json
+from gmlfm.connections import Connections, ServiceError
 from gmlfm.errors import DataError, GmlfmError, NotSupportedError, OptionError
 from gmlfm.reports import ObserveReport
 from gmlfm.retrieval.explaining import Explanation
@@ -185,7 +186,7 @@ def test_batches_keep_to_what_the_service_takes(folder: Path, tmp_path: Path, mo
     ask = Connections.ask
 
     def asked(self: Connections, method: str, path: str, body: Any = None, **more: Any) -> Any:
-        sizes.append(len(as_json(body)))
+        sizes.append(len(json.dumps(body)))
         return ask(self, method, path, body, **more)
 
     monkeypatch.setattr(Connections, "ask", asked)

@@ -157,7 +157,7 @@ def test_cards_are_there_while_others_make_room_for_theirs(run_folder: Path, mon
         nonlocal is_nested
         if not is_nested:
             is_nested = True
-            assert self.cards([30, 31, 32, 33, 34, 35, 36]) == [expected[number] for number in range(30, 37)]
+            assert self.cards(list(range(30, 39))) == [expected[number] for number in range(30, 39)]
             is_nested = False
         return made(self, numbers)
 

@@ -118,6 +118,8 @@ def test_sets_are_coloured_by_their_first_member() -> None:
 def test_a_map_that_cannot_be_drawn_tells_nothing_of_why(
     own_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (own_folder / ITEM_MAP).unlink(missing_ok=True)
+
     def fail(positions: Any) -> Any:
         raise RuntimeError(f"a secret of {own_folder}")
 

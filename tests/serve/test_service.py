@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.serve.test_hosting import check_of, replace_run
 
 
 def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 30
     while not is_so():
         assert time.monotonic() < deadline, "it did not come about"
         time.sleep(0.01)
@@ -41,6 +42,16 @@ class Held:
         self._may_end.set()
 
 
+@contextmanager
+def holding(owner: Any, name: str) -> Iterator[Held]:
+    held = Held(getattr(owner, name))
+    setattr(owner, name, held)
+    try:
+        yield held
+    finally:
+        held.let_go()
+
+
 def in_threads(ask: Callable[[], Any], n: int) -> tuple[list[threading.Thread], list[Any]]:
     answers: list[Any] = []
     threads = [threading.Thread(target=lambda: answers.append(ask())) for _ in range(n)]
@@ -50,9 +61,9 @@ def in_threads(ask: Callable[[], Any], n: int) -> tuple[list[threading.Thread], 
 
 
 def test_a_question_that_nobody_waits_for_is_not_begun(run_folder: Path) -> None:
-    with client_of(run_folder, timeout=0.1, threads=1) as client:
-        service = client.app.state.service  # type: ignore[attr-defined]
-        held = service.default.current = Held(service.default.current)
+    app = create_app(run_folder, ServeOptions(log="none", timeout=0.1, threads=1))
+    service = app.state.service
+    with TestClient(app, HOME) as client, holding(service.default, "current") as held:
         threads, answers = in_threads(lambda: client.get("/schema"), 4)
         for thread in threads:
             thread.join()
@@ -65,9 +76,8 @@ def test_a_question_that_nobody_waits_for_is_not_begun(run_folder: Path) -> None
 
 
 def test_a_change_that_took_too_long_is_made_all_the_same(client: TestClient, own_folder: Path, items: list[str]) -> None:
-    with client_of(own_folder, timeout=0.1) as hasty:
-        host = hasty.app.state.service.default  # type: ignore[attr-defined]
-        held = host.mark = Held(host.mark)
+    app = create_app(own_folder, ServeOptions(log="none", timeout=0.1))
+    with TestClient(app, HOME) as hasty, holding(app.state.service.default, "mark") as held:
         threads, answers = in_threads(lambda: hasty.post("/availability", json={"sold": items[:1]}), 3)
         for thread in threads:
             thread.join()
@@ -77,14 +87,14 @@ def test_a_change_that_took_too_long_is_made_all_the_same(client: TestClient, ow
         }
         held.let_go()
         until(lambda: held.n_begun == 3)
-        until(lambda: hasty.app.state.service.n_in_flight == 0)  # type: ignore[attr-defined]
+        until(lambda: app.state.service.n_in_flight == 0)
     assert client.get(f"/items/{items[0]}").json()["available"] is False
 
 
 def test_reloads_keep_nobody_waiting_and_a_few_may_wait(run_folder: Path) -> None:
-    with client_of(run_folder) as client:
-        service = client.app.state.service  # type: ignore[attr-defined]
-        held = service.default.reload = Held(service.default.reload)
+    app = create_app(run_folder, ServeOptions(log="none"))
+    service = app.state.service
+    with TestClient(app, HOME) as client, holding(service.default, "reload") as held:
         threads, answers = in_threads(lambda: client.post("/reload"), 4)
         assert held.begun.wait(60)
         until(lambda: service._n_reloads == 4)

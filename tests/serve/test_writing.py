@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from fastapi.testclient import TestClient
 from gmlfm import Dataset, Recommender
 from gmlfm.serve import contracts
 from tests.serve.conftest import client_of
+from tests.serve.test_hosting import check_of
 
 
 def ranking(client: TestClient, user: str, n: int = 5) -> list[tuple[str, float]]:
@@ -64,6 +66,46 @@ def test_sold_items_vanish_and_come_back(client: TestClient, own_folder: Path, u
     assert Recommender.load(own_folder).stock.marks == {best: "sold"}
     client.post("/availability", json={"available": [best]})
     assert ranking(client, user)[0][0] == best
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/events", {"events": [{"user": "\ud800", "item": "ITEM"}]}, 422),
+        ("/events", {"events": [{"user": "u", "item": "ITEM", "time": 10**400}]}, 422),
+        ("/events", {"events": [{"user": "u", "item": "ITEM", "time": 1e308}]}, 400),
+        ("/events", {"events": [{"user": "u", "item": "ITEM", "time": "\ud800"}]}, 400),
+        ("/events", {"events": [{"user": "u", "item": "ITEM", "time": "99999-01-01"}]}, 400),
+        (
+            "/events",
+            {"events": [{"user": "u", "item": "ITEM", "time": 1}, {"user": "u", "item": "ITEM", "time": "2020-01-01"}]},
+            400,
+        ),
+        ("/events", {"events": [{"user": "", "item": "ITEM"}]}, 400),
+        ("/events", {"events": []}, 422),
+        ("/availability", {"sold": ["\ud800"]}, 422),
+        ("/items", {"items": [{"item": "\ud800"}]}, 400),
+        ("/items", {"items": [{"item": "new", "\ud800": 1}]}, 400),
+        ("/items", {"items": [{"item": None}]}, 400),
+        ("/items", {"items": [{"genre": "Theatre"}]}, 400),
+        ("/items", {"items": [{"item": "new", "price": "cheap"}]}, 400),
+        ("/items", {"items": [{"item": "new", "price": [1]}]}, 400),
+        ("/items", {"items": [{"item": "new"}, {"item": "new"}]}, 400),
+        ("/items", {"items": [{}]}, 400),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_and_nothing_is(
+    client: TestClient, own_folder: Path, items: list[str], path: str, body: Any, status: int
+) -> None:
+    before = check_of(own_folder)
+    response = client.post(
+        path, content=json.dumps(body).replace("ITEM", items[0]), headers={"Content-Type": "application/json"}
+    )
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["detail"].endswith(".")
+    assert not (own_folder / "events.jsonl").exists()
+    assert check_of(own_folder) == before
 
 
 def test_of_marks_all_are_made_or_none(client: TestClient, own_folder: Path, items: list[str]) -> None:
