@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import gmlfm.serve
 from gmlfm.cli import main
 from gmlfm.serve import server
 from gmlfm.serve.options import ServeOptions
@@ -122,6 +123,7 @@ def test_a_missing_extra_is_named(missing: str, monkeypatch: pytest.MonkeyPatch,
             raise ModuleNotFoundError(f"No module named '{missing}'", name=missing)
         return real(name, *rest, **more)
 
+    monkeypatch.setattr(gmlfm, "serve", gmlfm.serve)  # which importing it anew replaces, for all tests to come
     for name in [name for name in sys.modules if name.startswith("gmlfm.serve")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
