@@ -210,6 +210,7 @@ def test_nothing_can_be_kept_where_the_folder_is_gone(
         response = client.post(path, json=body)
         assert response.status_code == 503, path
         assert "folder of the run 'first' is gone" in response.json()["detail"]
+        assert response.headers["retry-after"] == "1"
     assert client.delete(f"/users/{user}").status_code == 503
     assert not own_folder.exists(), "nothing of it is made anew"
 
