@@ -31,3 +31,4 @@ def test_the_image_has_the_check() -> None:
     (copy,) = [line for line in lines if line.startswith("COPY") and "healthcheck.py" in line]
     target = copy.split()[-1]
     assert any(target in line for line in lines if "CMD" in line)
+    assert "!deploy/healthcheck.py" in (DEPLOY.parent / ".dockerignore").read_text().splitlines(), "all else is left out"
