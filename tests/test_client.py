@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import socket
 import threading
@@ -20,7 +21,7 @@ import uvicorn
 from polars.testing import assert_frame_equal
 
 from gmlfm import Client, Dataset, Recommender
-from gmlfm.connections import ServiceError
+from gmlfm.connections import Connections, ServiceError
 from gmlfm.errors import DataError, GmlfmError, NotSupportedError, OptionError
 from gmlfm.reports import ObserveReport
 from gmlfm.retrieval.explaining import Explanation
@@ -157,6 +158,91 @@ def test_reasons(both: tuple[Client, Recommender]) -> None:
     assert asked.event_labels() == expected.event_labels()
     assert dict(asked.steps()) == pytest.approx(dict(expected.steps()), abs=1e-5)
     assert str(asked).splitlines()[-1].endswith("score")
+
+
+def test_scores_and_reasons_for_somebody_new(both: tuple[Client, Recommender]) -> None:
+    client, here = both
+    items = named(here, "i", 1, 4, 1)
+    for attributes, history in (({"city": "city 1"}, []), (None, named(here, "i", 3, 5)), (None, ())):
+        expected = here.predict_for(attributes, history, items, context={"channel": "app"})
+        asked = client.predict_for(attributes, history, items, context={"channel": "app"})
+        assert_frame_equal(asked, expected, rel_tol=1e-5)
+        reasons = here.explain_for(attributes, history, items[1], context={"channel": "app"})
+        told = client.explain_for(attributes, history, items[1], context={"channel": "app"})
+        assert told.score == pytest.approx(reasons.score)
+        assert told.by_event() == pytest.approx(reasons.by_event())
+        assert sum(term.value for term in told.terms) == pytest.approx(reasons.score, abs=1e-5)
+    assert_frame_equal(client.predict_for({}, [], []), here.predict_for({}, [], []))
+    with pytest.raises(ServiceError, match="not in the catalogue"):
+        client.predict_for({}, [], named(here, "i", 77))
+
+
+def test_batches_keep_to_what_the_service_takes(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer items than by default, and requests of more bytes than go in one."""
+    here = Recommender.load(shutil.copytree(folder, tmp_path / "run"))
+    users, items = named(here, "u", *range(9)), named(here, "i", *range(12))
+    monkeypatch.setattr("gmlfm.client._BYTES", 400)
+    sizes: list[int] = []
+    ask = Connections.ask
+
+    def asked(self: Connections, method: str, path: str, body: Any = None, **more: Any) -> Any:
+        sizes.append(len(json.dumps(body)))
+        return ask(self, method, path, body, **more)
+
+    monkeypatch.setattr(Connections, "ask", asked)
+    app = create_app(here, ServeOptions(log="none", max_n=4))
+    with served(app) as url, Client(url, retries=0) as client:
+        expected = here.recommend(users, 3)
+        assert_frame_equal(client.recommend(users, 3), expected, rel_tol=1e-5, abs_tol=1e-6)
+        pairs = [(user, item) for user in users for item in items]
+        assert_frame_equal(client.predict(pairs), here.predict(pairs), rel_tol=1e-5)
+        assert_frame_equal(client.predict_for({}, [], items), here.predict_for({}, [], items), rel_tol=1e-5)
+        assert client.observe([{"user": f"w{n}", "item": items[n % 12]} for n in range(40)]) == ObserveReport(40, 0, 40)
+        with pytest.raises(ServiceError, match="n is 5; expected a whole number of 1 to 4"):
+            client.recommend(users[0], 5)
+    assert len(sizes) > 12
+    assert max(sizes) < 500, "the brackets and the name around what is counted"
+
+
+def test_a_service_of_other_limits_refuses_batches_beyond_them(folder: Path) -> None:
+    with served(create_app(folder, ServeOptions(log="none", max_n=2))) as url, Client(url, retries=0) as client:
+        request = {"attributes": {}, "items": named(Recommender.load(folder), "i", 1, 2)}
+        with pytest.raises(ServiceError, match="the number of items of all requests together is 22"):
+            client._connections.ask("POST", "/score/batch", {"requests": [request] * 11})
+
+
+def test_a_body_of_a_hundred_megabytes_is_refused_in_a_sentence(folder: Path) -> None:
+    """Over a real socket: the sentence is not lost with the connection, nor sent for again."""
+    options = ServeOptions(log="none", token="reading-token", write_token="writing-token")
+    with served(create_app(folder, options)) as url:
+        for token, status, sentence in (
+            ("reading-token", 413, r"^the body has more than 1,048,576 bytes, the most that is read\.$"),
+            ("wrong-token", 401, "^the token is wrong"),
+        ):
+            pauses: list[float] = []
+            with Client(url, token, sleep=pauses.append) as client:
+                with pytest.raises(ServiceError, match=sentence) as raised:
+                    client.recommend_for({"city": "x" * (100 << 20)})
+                assert (raised.value.status, pauses) == (status, [])
+
+
+def test_a_change_that_came_too_late_may_still_be_made(folder: Path, tmp_path: Path) -> None:
+    app = create_app(Path(shutil.copytree(folder, tmp_path / "run")), ServeOptions(log="none", timeout=0.05))
+    item, may_end = named(Recommender.load(folder), "i", 1)[0], threading.Event()
+    host = app.state.service.default
+    mark, observe = host.mark, host.observe
+    host.mark = lambda *given: may_end.wait(60) and mark(*given)
+    host.observe = lambda *given: may_end.wait(60) and observe(*given)
+    late = r"^the change took more than 0\.05 seconds, and may still be made; whether the change was made is not known\.$"
+    with served(app) as url, Client(url, retries=3, sleep=lambda seconds: pytest.fail("it is not sent again")) as client:
+        with pytest.raises(ServiceError, match=late) as raised:
+            client.mark_sold([item])
+        assert raised.value.status == 504
+        with pytest.raises(ServiceError, match=late):
+            client.observe({"user": "w", "item": item, "time": 1})
+        may_end.set()
+    assert host.served.recommender.stock.marks == {str(item): "sold"}, "and was"
+    assert "w" in host.served.recommender.observed
 
 
 def test_neighbours(both: tuple[Client, Recommender]) -> None:

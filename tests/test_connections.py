@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import http.client
+import resource
 import socket
 import threading
 from collections.abc import Iterator
@@ -207,3 +210,83 @@ def test_tokens_and_bodies_that_cannot_be_sent() -> None:
         connections("http://x", token="a\nb")
     with pytest.raises(OptionError, match="cannot be written as JSON"):
         connections("http://x")[0].ask("POST", "/x", {"n": float("nan")})
+
+
+def test_a_connection_that_is_not_made_in_time_is_tried_again(server: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect, n_late = http.client.HTTPConnection.connect, 2
+
+    def late(self: http.client.HTTPConnection) -> None:
+        nonlocal n_late
+        n_late -= 1
+        if n_late >= 0:
+            raise TimeoutError("timed out")
+        connect(self)
+
+    monkeypatch.setattr(http.client.HTTPConnection, "connect", late)
+    asking, pauses = connections(server.url)
+    assert asking.ask("POST", "/x", {}, repeatable=False) == {"ok": True}
+    assert len(pauses) == 2
+    asking.close()
+    n_late = 99
+    with pytest.raises(ServiceError, match=r"cannot be reached \(timed out\)"):
+        connections(server.url)[0].ask("GET", "/x")
+
+
+def test_threads_that_end_leave_no_connection_open(server: Scripted) -> None:
+    asking, _ = connections(server.url)
+    threads = [threading.Thread(target=asking.ask, args=("GET", "/x")) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+        thread.join()
+    del thread, threads
+    gc.collect()
+    assert len(server.peers) == 5
+    assert len(asking._all) == 0
+    asking.ask("GET", "/x")
+    assert len(asking._all) == 1
+    asking.close()
+
+
+def test_file_numbers_above_a_thousand_are_known(server: Scripted) -> None:
+    limit, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit < 2_000:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (2_000, hard))
+    others = [open("/dev/null") for _ in range(1_030)]
+    try:
+        asking, _ = connections(server.url)
+        for _ in range(2):
+            assert asking.ask("GET", "/x") == {"ok": True}
+        assert asking._local.connection.sock.fileno() > 1_023
+        asking.close()
+    finally:
+        for other in others:
+            other.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+@pytest.mark.parametrize("status", [401, 403, 413])
+def test_a_refusal_while_a_body_is_being_sent_is_heard(status: int) -> None:
+    """Who refuses reads no more: the answer is there, and the rest of the body cannot go."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        n_came = 0
+
+        def refuse() -> None:
+            nonlocal n_came
+            while n_came < 1:
+                came, _ = listener.accept()
+                n_came += 1
+                with came:
+                    came.recv(1_000)
+                    body = b'{"detail": "it is refused."}'
+                    head = f"HTTP/1.1 {status} No\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+                    came.sendall(head.encode() + body)
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        asking, pauses = connections(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        with pytest.raises(ServiceError, match=r"^it is refused\.$") as raised:
+            asking.ask("POST", "/x", {"x": "x" * (64 << 20)})
+        assert raised.value.status == status
+        assert (n_came, pauses) == (1, [])
+        thread.join()
+        asking.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from gmlfm.arguments import id_of, ids_of, mapping, shown, whole_number
-from gmlfm.connections import Connections
+from gmlfm.connections import Connections, as_json
 from gmlfm.connections import ServiceError as ServiceError
 from gmlfm.data.interop import as_frame
 from gmlfm.errors import DataError, NotSupportedError, OptionError
@@ -23,8 +23,10 @@ from gmlfm.reports import ObserveReport
 if TYPE_CHECKING:
     from gmlfm.retrieval.explaining import Explanation
 
-_REQUESTS, _ITEMS = 256, 10_000  # of a batch; that its answers have together
 _ROWS = 2_000  # of a request that changes something
+_BYTES = 512 << 10  # of a request's JSON: half of what a service reads
+_LIMITS = {"n": 1_000, "n_of_batch": 10_000, "requests": 256}  # of a service that does not tell its own
+_LATE = 504
 _ROW = ("user", "item", "time", "event")
 _DEFAULT_N = 10
 
@@ -54,6 +56,7 @@ class Client:
             raise OptionError(f"timeout is {shown(timeout)}; expected a number of seconds above 0.")
         self._connections = Connections(url, token, timeout, whole_number(retries, "retries"), sleep)
         self._run = run
+        self._schema: dict[str, Any] | None = None
         self._shape: dict[str, Any] | None = None
 
     def __enter__(self) -> Client:
@@ -104,8 +107,7 @@ class Client:
     ) -> pl.DataFrame:
         """As `Recommender.recommend_for`."""
         n = whole_number(n, "n", least=1)
-        attributes = _values(mapping({} if attributes is None else attributes, "attributes", "{'city': 'Osaka'}"))
-        given = {"attributes": attributes, "history": [_plain(item) for item in ids_of(history, "the items of the history")]}
+        given = _newcomer(attributes, history, None)
         choices = _choices(n, context, filter, available, candidates, at_most, because)
         return self._ranked(self._answers("/recommend", [{**given, **choices}], n), None, because=because)
 
@@ -116,11 +118,13 @@ class Client:
         users, items = table["user"].to_list(), table["item"].to_list()
         for place, user in enumerate(users):
             places.setdefault(user, []).append(place)
-        asked = [(user, block) for user, all_places in places.items() for block in _blocks(all_places, 1_000)]
+        most = self._limits()["n"]
+        asked = [(user, block) for user, all_places in places.items() for block in _blocks(all_places, most, items.__getitem__)]
         more = {} if context is None else {"context": _values(context)}
         requests = [{"user": user, "items": [items[place] for place in block], **more} for user, block in asked]
         scores, known = np.empty(len(users)), np.zeros(len(users), bool)
-        for (_, block), answer in zip(asked, self._answers("/score", requests, 1), strict=True):
+        longest = max((len(block) for _, block in asked), default=1)
+        for (_, block), answer in zip(asked, self._answers("/score", requests, longest), strict=True):
             scores[block] = [row["score"] for row in answer["scores"]]
             known[block] = bool(answer["known"])
         return table.with_columns(pl.Series("score", scores), pl.Series("known", known))
@@ -131,6 +135,37 @@ class Client:
 
         more = {} if context is None else {"context": _values(context)}
         body = {"user": _plain(id_of(user, "the user")), "item": _plain(id_of(item, "the item")), "most": 100, **more}
+        return explanation_of(self._asked("/explain", body))
+
+    def predict_for(
+        self,
+        attributes: Mapping[str, Any] | None = None,
+        history: Sequence[Any] = (),
+        items: Sequence[Any] = (),
+        *,
+        context: Mapping[str, Any] | None = None,
+    ) -> pl.DataFrame:
+        """As `Recommender.predict_for`."""
+        somebody = _newcomer(attributes, history, context)
+        blocks = list(_blocks([_plain(item) for item in ids_of(items, "items")], self._limits()["n"]))
+        requests = [{**somebody, "items": block} for block in blocks]
+        answers = self._answers("/score", requests, max(map(len, blocks), default=1))
+        rows = [row for answer in answers for row in answer["scores"]]
+        scores = pl.Series("score", [row["score"] for row in rows], dtype=pl.Float64)
+        return pl.DataFrame([self._ids("item", [row["item"] for row in rows]), scores])
+
+    def explain_for(
+        self,
+        attributes: Mapping[str, Any] | None = None,
+        history: Sequence[Any] = (),
+        item: Any = None,
+        *,
+        context: Mapping[str, Any] | None = None,
+    ) -> Explanation:
+        """As `Recommender.explain_for`, its terms added up as those of `explain`."""
+        from gmlfm.retrieval.served_reasons import explanation_of
+
+        body = {**_newcomer(attributes, history, context), "item": _plain(id_of(item, "the item")), "most": 100}
         return explanation_of(self._asked("/explain", body))
 
     def similar_items(self, item: Any, n: int = _DEFAULT_N) -> pl.DataFrame:
@@ -151,16 +186,16 @@ class Client:
         total = [0, 0, 0]
         for block in _blocks(rows, _ROWS):
             is_repeatable = all(row.get("time") is not None for row in block)
-            answer = self._asked("/events", {"events": block}, repeatable=is_repeatable)
+            answer = self._changed("/events", {"events": block}, repeatable=is_repeatable)
             total = [total[0] + answer["kept"], total[1] + answer["duplicates"], total[2] + answer["new_users"]]
         return ObserveReport(*total)
 
     def mark_sold(self, items: Sequence[Any]) -> None:
         """As `Recommender.mark_sold`."""
-        self._asked("/availability", {"sold": [_plain(item) for item in ids_of(items, "items")]})
+        self._changed("/availability", {"sold": [_plain(item) for item in ids_of(items, "items")]})
 
     def mark_back(self, items: Sequence[Any]) -> None:
-        self._asked("/availability", {"available": [_plain(item) for item in ids_of(items, "items")]})
+        self._changed("/availability", {"available": [_plain(item) for item in ids_of(items, "items")]})
 
     def add_items(self, items: Any, *, update: bool = False) -> None:
         """As `Recommender.add_items`, and saved; items that are there already cannot be updated over HTTP. At most 10,000."""
@@ -168,34 +203,49 @@ class Client:
             raise NotSupportedError("items that are there cannot be updated over HTTP; use gmlfm add-items where the run lies.")
         table = as_frame(items, "new items")
         if table.height:
-            self._asked("/items", {"items": [_values(row) for row in table.to_dicts()]}, repeatable=False)
-            self._shape = None
+            self._changed("/items", {"items": [_values(row) for row in table.to_dicts()]}, repeatable=False)
+            self._schema = self._shape = None
 
     def forget(self, user: Any) -> None:
         """As `Recommender.forget`; nothing happens where the service does not know the user."""
         path = f"/users/{quote(str(_plain(id_of(user, 'the user'))), safe='')}"
         try:
-            self._connections.ask("DELETE", self._of_run(path))
+            self._changed(path, None, method="DELETE")
         except ServiceError as error:
             if error.status != 404:
                 raise
 
     def reload(self) -> None:
         """The service takes the run that stands in its folder now."""
-        self._asked("/reload", None)
+        self._changed("/reload", None)
+        self._schema = self._shape = None
 
     def _answers(self, path: str, requests: list[dict[str, Any]], n: int) -> list[dict[str, Any]]:
         """One by itself, more in batches; what the service notes is warned of once."""
+        if not requests:
+            return []
         if len(requests) == 1:
             return [self._asked(path, requests[0])]
-        answers: list[dict[str, Any]] = []
-        for block in _blocks(requests, max(1, min(_REQUESTS, _ITEMS // n))):
+        limits, answers = self._limits(), list[dict[str, Any]]()
+        for block in _blocks(requests, max(1, min(limits["requests"], limits["n_of_batch"] // n))):
             answers += self._asked(f"{path}/batch", {"requests": block})["answers"]
         _warn(dict.fromkeys(note for answer in answers for note in answer.get("notes", ())), 4)
         return answers
 
-    def _asked(self, path: str, body: Any, *, repeatable: bool = True) -> dict[str, Any]:
-        answer = self._connections.ask("POST", self._of_run(path), body, repeatable=repeatable)
+    def _limits(self) -> dict[str, int]:
+        return {**_LIMITS, **self._of_schema().get("limits", {})}
+
+    def _changed(self, path: str, body: Any, *, method: str = "POST", repeatable: bool = True) -> dict[str, Any]:
+        """As `_asked`, of what changes something."""
+        try:
+            return self._asked(path, body, method=method, repeatable=repeatable)
+        except ServiceError as error:
+            if error.status != _LATE:
+                raise
+            raise ServiceError(f"{str(error).rstrip('.')}; whether the change was made is not known.", _LATE) from error
+
+    def _asked(self, path: str, body: Any, *, method: str = "POST", repeatable: bool = True) -> dict[str, Any]:
+        answer = self._connections.ask(method, self._of_run(path), body, repeatable=repeatable)
         if not isinstance(answer, dict):
             raise ServiceError(f"{self._connections.url} gives an answer of another service; is it a gmlfm service?")
         _warn(answer.get("notes", ()), 5)
@@ -213,10 +263,15 @@ class Client:
                 rows = self._connections.ask("GET", self._of_run(f"/{name}s", q="", limit=1))[f"{name}s"]
                 return rows[0][name] if rows else ""
 
-            schema = self._connections.ask("GET", self._of_run("/schema"))
             whole = {name: isinstance(first_id(name), int) for name in ("user", "item")}
-            self._shape = {"has_titles": bool(schema["has_titles"]), **whole}
+            self._shape = {"has_titles": bool(self._of_schema()["has_titles"]), **whole}
         return self._shape
+
+    def _of_schema(self) -> dict[str, Any]:
+        schema = self._schema
+        if schema is None:
+            schema = self._schema = self._connections.ask("GET", self._of_run("/schema"))
+        return schema
 
     def _ranked(self, answers: list[dict[str, Any]], users: list[Any] | None, *, because: bool) -> pl.DataFrame:
         """users: of each answer; None for somebody new."""
@@ -249,6 +304,15 @@ class Client:
         texts = pl.Series(name, [None if value is None else str(value) for value in ids], dtype=pl.String)
         typed = texts.cast(pl.Int64, strict=False) if self._of_data()[name] else texts
         return texts if typed.null_count() > texts.null_count() else typed
+
+
+def _newcomer(
+    attributes: Mapping[str, Any] | None, history: Sequence[Any], context: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Somebody new, as the service takes it."""
+    given = _values(mapping({} if attributes is None else attributes, "attributes", "{'city': 'Osaka'}"))
+    more = {} if context is None else {"context": _values(mapping(context, "context", "{'channel': 'app'}"))}
+    return {"attributes": given, "history": [_plain(item) for item in ids_of(history, "the items of the history")], **more}
 
 
 def _choices(
@@ -319,8 +383,19 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _blocks(values: list[Any], size: int) -> Iterable[list[Any]]:
-    return (values[start : start + size] for start in range(0, len(values), size))
+def _blocks(values: list[Any], most: int, of: Callable[[Any], Any] = lambda value: value) -> Iterator[list[Any]]:
+    """Of so many, and of no more than a request may hold, in which each stands as `of(value)`."""
+    block: list[Any] = []
+    size = 0
+    for value in values:
+        n_bytes = len(as_json(of(value))) + 2  # with a comma and a blank
+        if block and (len(block) == most or size + n_bytes > _BYTES):
+            yield block
+            block, size = [], 0
+        block.append(value)
+        size += n_bytes
+    if block:
+        yield block
 
 
 def _warn(notes: Iterable[str], stacklevel: int) -> None:

@@ -6,8 +6,10 @@ import http.client
 import json
 import random
 import select
+import socket
 import ssl
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,8 +36,8 @@ class Connections:
     """One kept connection for each thread that asks.
 
     A request is sent again, after a pause that doubles, where that can do nothing twice: always where no connection could be
-    made, or the service said 503, by which it has changed nothing; and where the connection broke on the way, if the request
-    is `repeatable`. A server's Retry-After is kept to. No answer in time is not tried again: it would be as late.
+    made (in time), or the service said 503, by which it has changed nothing; and where the connection broke on the way, if the
+    request is `repeatable`. A server's Retry-After is kept to. No answer in time is not tried again: it would be as late.
     """
 
     def __init__(self, url: str, token: str | None, timeout: float, retries: int, sleep: Callable[[float], None]) -> None:
@@ -57,18 +59,17 @@ class Connections:
                 raise OptionError("token is no token; expected ASCII characters.")
             self._headers["Authorization"] = f"Bearer {token}"
         self._local = threading.local()
-        self._all: list[http.client.HTTPConnection] = []
+        # Weakly: a thread that ends leaves its connection to nobody, which closes it.
+        self._all: weakref.WeakSet[http.client.HTTPConnection] = weakref.WeakSet()
         self._lock = threading.Lock()
 
     def ask(self, method: str, path: str, body: Any = None, *, repeatable: bool = True) -> Any:
         """The answer's JSON."""
-        text = None if body is None else _as_json(body)
+        text = None if body is None else as_json(body)
         for left in reversed(range(self._retries + 1)):
             pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (self._retries - left))
             try:
                 connection = self._connected()
-            except TimeoutError as error:
-                raise ServiceError(f"{self.url} did not answer within {self._timeout:g} seconds.") from error
             except OSError as error:
                 if not left:
                     raise ServiceError(f"{self.url} cannot be reached ({_reason(error)}); is the service running?") from error
@@ -100,7 +101,7 @@ class Connections:
         """The thread's own; another one where the server has closed it since."""
         connection: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
         if connection is not None and connection.sock is not None:
-            if not select.select([connection.sock], [], [], 0.0)[0]:  # something to read without a question: its end
+            if not _has_come(connection.sock):  # something to read without a question: its end
                 return connection
             self._drop()
         made: http.client.HTTPConnection = _PORTS[self._scheme](self._host, self._port, timeout=self._timeout)
@@ -108,19 +109,35 @@ class Connections:
             made.connect()
         except ssl.SSLError as error:
             raise ServiceError(f"{self.url} cannot be trusted ({_reason(error)}).") from error
+        weakref.finalize(made, made.sock.close)
         with self._lock:
-            self._all.append(made)
+            self._all.add(made)
         self._local.connection = made
         return made
 
     def _exchange(
         self, connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
-        connection.request(method, path, body, self._headers)
+        try:
+            connection.request(method, path, body, self._headers)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            return self._refusal(connection, error)
         answer = connection.getresponse()
         text = answer.read()
         if answer.will_close:
             self._drop()
+        return answer.status, answer.headers, text
+
+    def _refusal(self, connection: http.client.HTTPConnection, error: OSError) -> tuple[int, http.client.HTTPMessage, bytes]:
+        """Who refuses a body before it is whole answers and closes: the answer has come although the body could not go."""
+        try:
+            answer = connection.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException):
+            raise error from None
+        if answer.status < _FIRST_ERROR:
+            raise error
+        self._drop()
         return answer.status, answer.headers, text
 
     def _drop(self) -> None:
@@ -129,7 +146,7 @@ class Connections:
             self._local.connection = None
             connection.close()
             with self._lock:
-                self._all.remove(connection)
+                self._all.discard(connection)
 
     def _read(self, status: int, text: bytes) -> Any:
         try:
@@ -150,13 +167,21 @@ class Connections:
 
     def close(self) -> None:
         with self._lock:
-            connections, self._all = self._all, []
+            connections = list(self._all)
+            self._all.clear()
         for connection in connections:
             connection.close()
         self._local = threading.local()
 
 
-def _as_json(body: Any) -> bytes:
+def _has_come(connected: socket.socket) -> bool:
+    """Whether there is something to read; by `poll`, since `select` knows no file numbers above 1,023."""
+    poll = select.poll()
+    poll.register(connected, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def as_json(body: Any) -> bytes:
     try:
         return json.dumps(body, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:

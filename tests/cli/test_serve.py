@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import gmlfm.serve
 from gmlfm.cli import main
 from gmlfm.serve import server
 from gmlfm.serve.options import ServeOptions
@@ -102,7 +103,7 @@ def test_limits_are_options(served: dict[str, Any]) -> None:
     [
         (["--host", "0.0.0.0"], "0.0.0.0 can be reached from elsewhere, and no token is set"),
         (["--host", "::", "--write-token-file", "TOKEN"], "no token is set"),
-        (["--token-file", "EMPTY"], "--token-file holds no token"),
+        (["--token-file", "EMPTY"], "--token-file holds no token: expected 8 or more ASCII characters without spaces"),
         (["--token-file", "nowhere"], "nowhere does not exist"),
         (["--port", "70000"], "--port is 70000; expected a whole number of 0 to 65,535"),
         (["--workers", "0"], "--workers is 0"),
@@ -124,8 +125,15 @@ def test_wrong_use_is_told_in_a_sentence(
 
 
 def test_insecure_lets_everybody_in(served: dict[str, Any]) -> None:
-    assert main(["serve", "runs/a", "--host", "0.0.0.0", "--insecure"]) == 0
-    assert (served["options"].token, served["options"].hosts) == (None, ())
+    for host in ("0.0.0.0", "127.0.0.1"):
+        assert main(["serve", "runs/a", "--host", host, "--insecure"]) == 0
+        assert (served["options"].token, served["options"].hosts) == (None, ())
+
+
+def test_a_writing_token_alone_leaves_reading_to_this_machine(served: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GMLFM_WRITE_TOKEN", "write-environment")
+    assert main(["serve", "runs/a", "--host", "127.0.0.2"]) == 0
+    assert served["options"].hosts == ("localhost", "127.0.0.1", "[::1]", "127.0.0.2")
 
 
 def test_a_folder_that_is_no_run_is_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,6 +150,7 @@ def test_a_missing_extra_is_named(missing: str, monkeypatch: pytest.MonkeyPatch,
             raise ModuleNotFoundError(f"No module named '{missing}'", name=missing)
         return real(name, *rest, **more)
 
+    monkeypatch.setattr(gmlfm, "serve", gmlfm.serve)  # which importing it anew replaces, for all tests to come
     for name in [name for name in sys.modules if name.startswith("gmlfm.serve")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)

@@ -475,6 +475,23 @@ def test_following_takes_note_of_all_but_another_run(own_run: Recommender, own_f
     assert own_run.fitted.encoder.item_numbers(["n"])[0] == -1, "the run is the one that was loaded"
 
 
+def test_following_may_keep_the_run_as_it_is(own_run: Recommender, own_folder: Path) -> None:
+    before = own_run.fitted
+    elsewhere = Recommender.load(own_folder)
+    elsewhere.observe({"user": "visitor", "item": "i3"})
+    assert own_run.follow(keep_run=True) is True
+    elsewhere.forget("u2")
+    elsewhere.observe({"user": "visitor", "item": "i4"})
+    assert own_run.follow(keep_run=True) is False
+    assert own_run.fitted is before
+    assert len(own_run.observed.rows_of("visitor")) == 1, "nothing is taken note of"
+    twin = own_run.twin()
+    assert twin.follow() is True
+    assert twin.follow(keep_run=True) is True
+    assert (own_run.fitted is before, len(twin.fitted.data.users)) == (True, len(before.data.users) - 1)
+    assert len(twin.observed.rows_of("visitor")) == 2
+
+
 def test_following_without_a_folder_is_nothing(board: Dataset) -> None:
     run = Recommender(**QUICK).fit(board)
     run.follow()

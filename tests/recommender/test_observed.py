@@ -140,6 +140,30 @@ def test_beside_a_log_that_was_written_anew_what_is_held_stays() -> None:
     assert sorted(observed.users()) == ["u1", "u2"]
 
 
+class _Growing(list[Row]):
+    """A log to which another thread adds a row just after it was read."""
+
+    def _grow(self) -> None:
+        self.append((f"late {len(self)}", "i1", 1, None))
+
+    def __getitem__(self, key: Any) -> Any:
+        rows = super().__getitem__(key)
+        self._grow()
+        return rows
+
+    def __iter__(self) -> Any:
+        yield from list.__getitem__(self, slice(None))
+        self._grow()
+
+
+def test_a_row_that_comes_while_the_log_is_followed_counts_the_next_time() -> None:
+    log = _Growing([("u", "i1", 1, None)])
+    observed = Observed(INDEX)
+    for n in range(1, 5):
+        observed = observed.following(log)
+        assert [user for user, *_ in sorted(observed.rows())] == [*(f"late {place}" for place in range(1, n)), "u"]
+
+
 def test_a_row_copies_a_small_part_of_what_is_held() -> None:
     """Counted in the entries of the dictionaries that are new."""
     observed, _ = Observed(INDEX).plus((f"u{n}", "i1", n, None) for n in range(50_000))

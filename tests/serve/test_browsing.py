@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -8,8 +9,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from gmlfm import Dataset, Recommender
+from gmlfm.fitting import FittedRun
 from gmlfm.serve import contracts
-from gmlfm.serve.catalogue import shown_values
+from gmlfm.serve.catalogue import Catalogue, shown_values
+from gmlfm.serve.hosting import Host
 from tests.serve.conftest import client_of
 
 
@@ -62,7 +65,7 @@ def test_limits_of_a_search(reader: TestClient, path: str) -> None:
     assert reader.get(path).status_code == 422
 
 
-@pytest.mark.parametrize("path", ["/items/nothing", "/users/nobody", "/items/%00", "/users/%ff", "/items/..%2f..%2fetc"])
+@pytest.mark.parametrize("path", ["/items/nothing", "/users/nobody", "/users/%ff", "/items/..%2f..%2fetc"])
 def test_what_is_not_there_is_404(reader: TestClient, path: str) -> None:
     response = reader.get(path)
     assert response.status_code == 404
@@ -141,3 +144,38 @@ def test_values_that_json_does_not_have_are_missing() -> None:
         "c": True,
         "d": None,
     }
+
+
+def test_figures_of_a_training_that_are_no_numbers_are_missing(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FittedRun, "validation", property(lambda run: {"hr@10": float("nan")}))
+    monkeypatch.setattr(FittedRun, "curve", property(lambda run: [{"epoch": 1, "loss": float("inf")}]))
+    with client_of(run_folder) as client:
+        answer = client.get("/curve")
+        assert "NaN" not in answer.text
+        assert "Infinity" not in answer.text
+        contracts.CurveAnswer.model_validate(answer.json())
+        assert answer.json()["validation"] == {"hr@10": None}
+        assert answer.json()["curve"] == [{"epoch": 1, "loss": None}]
+        assert client.get("/model").json()["card"]["validation"] == {"hr@10": None}
+
+
+def test_cards_are_there_while_others_make_room_for_theirs(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more items than are kept: another thread's room is made in the middle of one's own answer."""
+    monkeypatch.setattr("gmlfm.serve.catalogue._MOST_CARDS", 10)
+    catalogue = Host.load("first", run_folder).served.catalogue
+    expected = {number: card for number, card in enumerate(catalogue._made(list(range(40))))}
+    made = Catalogue._made
+    is_nested = False
+
+    def meanwhile(self: Catalogue, numbers: list[int]) -> list[dict[str, Any]]:
+        nonlocal is_nested
+        if not is_nested:
+            is_nested = True
+            assert self.cards(list(range(30, 39))) == [expected[number] for number in range(30, 39)]
+            is_nested = False
+        return made(self, numbers)
+
+    monkeypatch.setattr(Catalogue, "_made", meanwhile)
+    for numbers in ([0, 1, 2, 3, 4], [0, 1, 5, 6, 7, 8, 9, 10], [2, 0, 1, 11, 12, 13]):
+        assert catalogue.cards(numbers) == [expected[number] for number in numbers]
+    assert len(catalogue._cards) <= 20

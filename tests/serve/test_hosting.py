@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
+import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from gmlfm import Recommender
+from gmlfm import Recommender, load_dataset
 from gmlfm.errors import DataError
+from gmlfm.models.fm import FM
 from gmlfm.reports import ObserveReport
+from gmlfm.runs import RunFolder
+from gmlfm.runs.locking import writers_lock
+from gmlfm.serve import hosting
 from gmlfm.serve.hosting import Host
 from gmlfm.serve.problems import Problem
 from tests.serve.conftest import client_of
+
+
+class OwnModel(FM):
+    """A model that has no name."""
 
 
 def replace_run(folder: Path, source: Path) -> None:
@@ -171,10 +182,10 @@ def test_a_follower_reads_the_log_once_for_each_change(
     host, n_followed = Host.load("first", own_folder), 0
     follow = Recommender.follow
 
-    def counted(self: Recommender) -> None:
+    def counted(self: Recommender, **options: bool) -> bool:
         nonlocal n_followed
         n_followed += 1
-        follow(self)
+        return follow(self, **options)
 
     monkeypatch.setattr(Recommender, "follow", counted)
     Recommender.load(own_folder).observe({"user": "u", "item": items[0]})
@@ -213,3 +224,209 @@ def test_rows_that_wait_together_are_written_together_and_refused_alone(own_fold
     for one in late:
         with pytest.raises(Problem, match="is gone, so nothing can be kept"):
             host.observe(one)
+
+
+def test_who_was_forgotten_elsewhere_leaves_the_others_as_they_are(client: TestClient, own_folder: Path) -> None:
+    """Forgetting renumbers users: what is looked up by number is of the same run as the numbers."""
+    run = Recommender.load(own_folder).fitted
+    users = run.data.users.ids.to_list()
+    forgotten, last = users[0], users[-1]
+
+    def shown(user: str) -> tuple[Any, Any, Any]:
+        answer = client.get(f"/users/{user}").json()
+        found = client.get("/users", params={"q": user}).json()
+        return answer["attributes"], answer["history"], found["users"]
+
+    before = {user: shown(user) for user in (*users[1:4], last)}
+    held = client.app.state.service.default.current()  # type: ignore[attr-defined]
+    Recommender.load(own_folder).forget(forgotten)
+    assert {user: shown(user) for user in before} == before
+    assert client.get(f"/users/{forgotten}").status_code == 404
+    assert client.get("/users", params={"q": forgotten}).json()["total"] == 0
+    assert client.get("/users", params={"limit": 1}).json()["total"] == len(users) - 1
+    assert len(held.recommender.fitted.data.users) == len(users), "an answer that is being made has its run to its end"
+    assert held.catalogue.run is held.recommender.fitted
+    for number, item in enumerate(run.data.items.ids.head(2).to_list()):  # and once is enough
+        assert client.post("/events", json={"events": [{"user": "newcomer", "item": item}]}).json()["kept"] == 1
+        served = client.app.state.service.default.current()  # type: ignore[attr-defined]
+        assert len(served.recommender.observed.rows_of("newcomer")) == number + 1
+    assert client.app.state.service.default.current() is served  # type: ignore[attr-defined]
+
+
+def test_what_is_taken_was_followed(own_folder: Path, items: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a run that knows nothing of the events yet takes its place in the middle of looking."""
+    host, stale = Host.load("first", own_folder), Recommender.load(own_folder)
+    Recommender.load(own_folder).observe({"user": "newcomer", "item": items[0]})
+    assert "newcomer" in host.current().recommender.observed
+    mark_of = hosting._mark_of
+
+    class Compared(tuple[int, ...]):
+        __hash__ = None  # type: ignore[assignment]
+
+        def __eq__(self, other: object) -> bool:
+            is_equal = tuple(self) == other
+            host._replace(stale.twin())
+            return is_equal
+
+        def __ne__(self, other: object) -> bool:
+            return not self == other
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hosting, "_mark_of", lambda folder: Compared(mark_of(folder) or ()))
+        served = host.current()
+    assert "newcomer" in served.recommender.observed
+    assert "newcomer" in host.current().recommender.observed
+    assert host.current() is not served
+
+
+def test_a_run_of_a_class_of_its_own_is_read_again(small_market: Path, tmp_path: Path) -> None:
+    data = load_dataset(str(small_market))
+    recommender = Recommender(OwnModel, k=2, epochs=1, threads=1).fit(data, out=tmp_path / "run")
+    for given in (recommender, Recommender.load(tmp_path / "run", OwnModel)):
+        with client_of(given) as client:  # type: ignore[arg-type]
+            other = Recommender(OwnModel, k=3, epochs=1, threads=1, seed=3).fit(data)
+            other.save(tmp_path / "run", force=True)
+            assert client.post("/reload").json()["swapped"] == ["run"]
+            assert client.get("/model").json()["run"]["check"] == check_of(tmp_path / "run")
+
+
+def test_the_owner_of_a_run_and_its_service_meet_in_the_folder(own_folder: Path, user: str, items: list[str]) -> None:
+    owner = Recommender.load(own_folder)
+    others = owner.fitted.data.users.ids.to_list()
+    other = next(name for name in reversed(others) if name != user)
+    with client_of(owner) as client:  # type: ignore[arg-type]
+        before = client.get(f"/users/{other}").json()["attributes"]
+        owner.observe({"user": "visitor", "item": items[0]})
+        assert client.get("/users/visitor").status_code == 200
+        owner.forget(user)
+        assert client.get(f"/users/{user}").status_code == 404
+        assert client.get(f"/users/{other}").json()["attributes"] == before
+        client.post("/events", json={"events": [{"user": "visitor", "item": items[1]}]})
+        owner.follow()
+        assert len(owner.observed.rows_of("visitor")) == 2
+
+
+CHANGES: list[tuple[str, str, Any]] = [
+    ("POST", "/events", lambda user, item: {"events": [{"user": "newcomer", "item": item}]}),
+    ("POST", "/availability", lambda user, item: {"sold": [item]}),
+    ("POST", "/items", lambda user, item: {"items": [{"item": "new"}]}),
+    ("DELETE", "/users/{user}", lambda user, item: None),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), CHANGES, ids=[path for _, path, _ in CHANGES])
+def test_a_folder_that_cannot_be_written_is_named_and_not_placed(
+    client: TestClient,
+    own_folder: Path,
+    user: str,
+    items: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    path: str,
+    body: Any,
+) -> None:
+    real, files = os.open, sorted(own_folder.rglob("*"))
+
+    def refuse(name: Any, flags: int, *rest: Any, **more: Any) -> int:
+        if str(name).startswith(str(own_folder)) and flags & (os.O_WRONLY | os.O_RDWR):
+            raise PermissionError(errno.EACCES, "Permission denied", str(name))
+        return real(name, flags, *rest, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        response = client.request(method, path.format(user=user), json=body(user, items[0]))
+    assert response.status_code == 503, response.text
+    assert response.headers["retry-after"] == "5"
+    assert "first could not be written (Permission denied)" in response.json()["detail"]
+    assert str(own_folder.parent) not in response.text
+    assert sorted(own_folder.rglob("*")) == files
+    assert client.request(method, path.format(user=user), json=body(user, items[0])).status_code == 200
+
+
+@pytest.mark.parametrize(("method", "path", "body"), CHANGES, ids=[path for _, path, _ in CHANGES])
+def test_a_folder_that_another_process_writes_is_told_without_who_it_is(
+    client: TestClient,
+    own_folder: Path,
+    user: str,
+    items: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    path: str,
+    body: Any,
+) -> None:
+    monkeypatch.setattr("gmlfm.runs.run_folder.writers_lock", lambda folder: writers_lock(folder, 0.0))
+    with writers_lock(own_folder):
+        response = client.request(method, path.format(user=user), json=body(user, items[0]))
+    assert response.status_code == 503
+    assert response.headers["retry-after"] == "1"
+    assert "in use by another process, so nothing was changed" in response.json()["detail"]
+    for private in (str(own_folder), str(os.getpid()), socket.gethostname()):
+        assert private not in response.text
+    assert client.request(method, path.format(user=user), json=body(user, items[0])).status_code == 200
+
+
+def test_a_copy_that_may_hold_a_forgotten_user_is_told_of_without_its_place(
+    own_folder: Path, user: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = Recommender.load(own_folder)
+    owner.save(tmp_path / "secret place")
+    owner.save(own_folder, force=True)
+    forget = RunFolder.forget
+
+    def fails(self: RunFolder, *given: Any) -> bool:
+        if self.path == own_folder:
+            return forget(self, *given)
+        raise DataError(f"{self.path} could not be written (no); nothing was changed.")
+
+    monkeypatch.setattr(RunFolder, "forget", fails)
+    with client_of(owner) as client:  # type: ignore[arg-type]
+        answer = client.delete(f"/users/{user}")
+    assert answer.status_code == 200
+    assert answer.json()["notes"] == [
+        "another folder that the run was saved in could not be changed, may still hold the user and should be deleted."
+    ]
+
+
+def test_an_error_that_names_the_folder_anywhere_does_so_by_the_runs_name(
+    client: TestClient, own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(served: Any, *rest: Any) -> Any:
+        raise DataError(f"something of '{own_folder}/model' is amiss.")
+
+    monkeypatch.setattr("gmlfm.serve.browsing.found_items", fail)
+    response = client.get("/items")
+    assert (response.status_code, response.json()["detail"]) == (400, "something of 'first/model' is amiss.")
+
+
+def test_in_memory_no_change_is_lost_to_another(run_folder: Path, user: str, items: list[str]) -> None:
+    """Who is forgotten while others are observed: both count, where no log tells the one of the other."""
+    recommender = Recommender.load(run_folder)
+    recommender._folder, recommender._folders = None, {}
+    host = Host.over("run", recommender)
+    begun, may_end = threading.Event(), threading.Event()
+    forget = Recommender.forget
+
+    def slow(self: Recommender, name: Any) -> None:
+        begun.set()
+        assert may_end.wait(60)
+        forget(self, name)
+
+    Recommender.forget = slow  # type: ignore[method-assign]
+    try:
+        forgetting = threading.Thread(target=host.forget, args=(user,))
+        forgetting.start()
+        assert begun.wait(60)
+        observing = threading.Thread(target=lambda: host.observe(host.wait_to_observe([{"user": "visitor", "item": items[0]}])))
+        marking = threading.Thread(target=host.mark, args=(items[1:2], []))
+        for thread in (observing, marking):
+            thread.start()
+            thread.join(0.05)
+        may_end.set()
+        for thread in (forgetting, observing, marking):
+            thread.join()
+    finally:
+        Recommender.forget = forget  # type: ignore[method-assign]
+    served = host.current()
+    assert "visitor" in served.recommender.observed
+    assert served.recommender.stock.marks == {items[1]: "sold"}
+    assert served.recommender.fitted.encoder.user_numbers([user])[0] == -1

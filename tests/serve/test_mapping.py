@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from gmlfm import Recommender
 from gmlfm.runs.layout import ITEM_MAP
-from gmlfm.serve import create_app, mapping
+from gmlfm.serve import ServeOptions, create_app, mapping
 from gmlfm.serve.mapping import MapDrawing
 
 _ASKS = 200  # each waits a moment for the drawing
@@ -112,3 +113,23 @@ def test_a_model_without_a_metric_has_no_map(small_market: Path) -> None:
 def test_sets_are_coloured_by_their_first_member() -> None:
     points = [{"color": ["x", "y"]}, {"color": ["x"]}, {"color": []}, {"color": None}, {"color": ["y"]}]
     assert mapping._values(points, "set") == ["x", "y"]
+
+
+def test_a_map_that_cannot_be_drawn_tells_nothing_of_why(
+    own_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (own_folder / ITEM_MAP).unlink(missing_ok=True)
+
+    def fail(positions: Any) -> Any:
+        raise RuntimeError(f"a secret of {own_folder}")
+
+    monkeypatch.setattr("gmlfm.recommender.item_map.draw", fail)
+    with TestClient(create_app(own_folder, ServeOptions(log="errors")), "http://127.0.0.1") as client:
+        for _ in range(3):
+            answer = next(answer for _ in range(_ASKS) if (answer := client.get("/map")).status_code != 200)
+            assert answer.status_code == 500
+            assert "its log says where" in answer.json()["detail"]
+            assert "secret" not in answer.text
+    failures = [json.loads(line) for line in capsys.readouterr().err.splitlines() if '"failure"' in line]
+    assert {failure["error"] for failure in failures} == {"RuntimeError"}
+    assert all("test_mapping.py" in failure["where"][-1] for failure in failures), "where it failed, not who asked"

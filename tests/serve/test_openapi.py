@@ -37,7 +37,7 @@ _CHECKS = [
 
 def test_whatever_is_asked_is_answered_as_described(own_folder: Path, items: list[str]) -> None:
     """schemathesis makes the requests of the description itself, right ones and wrong ones."""
-    app = create_app(own_folder, ServeOptions(log="errors"))
+    app = create_app(own_folder, ServeOptions(log="errors", hosts=()))
     users = app.state.service.default.served.recommender.fitted.data.users.ids.to_list()
     names: list[str] = []
     answered: Counter[tuple[str, int]] = Counter()
@@ -73,9 +73,11 @@ def _of_what_is_there(case: schemathesis.Case, user: str, items: list[str]) -> N
     for asked in [body, *body.get("requests", ()), *body.get("events", ())]:
         known = {"user": user, "item": items[0], "items": items[:2], "n": 3, "most": 3}
         asked.update({name: value for name, value in known.items() if name in asked})
-        if "user" in asked and "event" not in asked and "time" not in asked:
-            for name in ("attributes", "history", "context", "filter", "caps", "available", "seen"):
+        if case.operation.path.split("/")[1] in ("recommend", "score", "explain") and "requests" not in asked:
+            is_new = "user" not in asked and not {"attributes", "history"}.isdisjoint(asked)
+            for name in ("user", "attributes", "history", "context", "filter", "caps", "available", "seen"):
                 asked.pop(name, None)
+            asked.update({"attributes": {}, "history": items[:1]} if is_new else {"user": user})
     if case.operation.path == "/availability":
         body.update({name: items[:1] for name in ("sold",) if name in body}, available=items[1:2])
     if case.operation.path == "/items" and "items" in body:

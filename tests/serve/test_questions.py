@@ -145,6 +145,14 @@ def test_a_batch_answers_as_each_alone(reader: TestClient, user: str, items: lis
         ("/recommend", {"user": "u", "n": 0}, "n is 0; expected a whole number of 1 to 1,000."),
         ("/recommend", {"user": "u", "n": -1}, "n is -1"),
         ("/recommend", {"user": "u", "n": 10**9}, "n is 1000000000"),
+        ("/recommend", {"user": "u", "n": 10**400}, "n is 1000"),
+        ("/recommend/batch", {"requests": [{"user": "u", "n": 10**9}]}, "n of all requests together is 1000000000"),
+        ("/similar", {"item": "no such item", "n": 10**9}, "n is 1000000000"),
+        ("/score", {"user": "u", "items": ["no such item"] * 1_001}, "the number of items is 1001"),
+        ("/recommend", {"user": "u", "caps": {"genre": 0}}, "at_most of 'genre' is 0"),
+        ("/recommend", {"user": "u", "filter": "(" * 1_900}, "the condition"),
+        ("/recommend", {"user": "u", "available": ["no such item"]}, "no item is left"),
+        ("/recommend", {"attributes": {"age": ["20-29"]}}, "the user field 'age' is a category"),
         ("/recommend", {}, "say for whom"),
         ("/recommend", {"user": "u", "attributes": {}}, "in one way"),
         ("/recommend", {"attributes": {"colour": "red"}}, "no user field 'colour'"),
@@ -202,7 +210,7 @@ def test_a_wrong_value_is_not_quoted(reader: TestClient) -> None:
 def test_two_runs_are_told_apart(run_folder: Path, other_folder: Path, user: str) -> None:
     from gmlfm.serve import ServeOptions, create_app
 
-    with TestClient(create_app([run_folder, other_folder], ServeOptions(log="none"))) as client:
+    with TestClient(create_app([run_folder, other_folder], ServeOptions(log="none", hosts=()))) as client:
         names = [run["name"] for run in client.get("/runs").json()["runs"]]
         assert names == ["first", "other"]
         answers = [asked(client, f"/recommend?run={name}", {"user": user, "n": 3}) for name in names]

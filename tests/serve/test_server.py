@@ -17,9 +17,11 @@ from typing import Any
 
 import httpx2
 import pytest
+from fastapi.testclient import TestClient
 
 from gmlfm import Recommender
 from gmlfm.errors import OptionError
+from gmlfm.serve import create_app, server
 from gmlfm.serve.options import ServeOptions
 from gmlfm.serve.server import check_exposure, is_loopback, serve
 from tests.serve.test_hosting import check_of, replace_run
@@ -143,6 +145,58 @@ def test_a_run_that_cannot_be_read_is_told_of_by_several_workers_once(own_folder
     assert done.stderr.count("\n") == 1
 
 
+def test_a_hangup_while_runs_are_read_is_heard_then(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signal that reloads ends no process that is not so far yet."""
+    asked: list[bool] = []
+
+    def create(*given: Any, **more: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGHUP)
+        return create_app(*given, **more)
+
+    def run(self: server._Server, **more: Any) -> None:
+        with self.capture_signals():
+            asked.append(self._service._is_asked)
+
+    before = signal.getsignal(signal.SIGHUP)
+    monkeypatch.setattr(server, "create_app", create)
+    monkeypatch.setattr(server._Server, "run", run)
+    monkeypatch.setattr(server, "prepare_process", lambda: None)
+    serve([str(own_folder)], "127.0.0.1", 0, ServeOptions(log="none"))
+    assert asked == [True]
+    assert signal.getsignal(signal.SIGHUP) == before
+
+
+def test_a_service_that_is_told_to_stop_is_not_ready_any_more(own_folder: Path) -> None:
+    """From the signal on, while the port is still open."""
+    app = create_app(own_folder, ServeOptions(log="none"))
+    with TestClient(app, "http://127.0.0.1") as client:
+        assert client.get("/health/ready").status_code == 200
+        stopped = server._Server(server._config(app, ServeOptions()), app)
+        stopped.handle_exit(signal.SIGTERM, None)
+        assert stopped.should_exit
+        response = client.get("/health/ready")
+        assert response.status_code == 503
+        assert response.headers["retry-after"] == "1"
+        assert client.get("/health").json()["ready"] is False
+        assert client.get("/items").status_code == 200
+
+
+def test_a_worker_that_is_told_to_stop_is_not_ready_any_more(own_folder: Path) -> None:
+    service, heard = create_app(own_folder, ServeOptions(log="none")).state.service, []
+    before = {
+        number: signal.signal(number, lambda number, frame: heard.append(number)) for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        server._stop_being_ready(service)
+        assert not service.is_stopping
+        os.kill(os.getpid(), signal.SIGTERM)
+        until(lambda: bool(heard))
+        assert (service.is_stopping, heard) == (True, [signal.SIGTERM])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def test_a_head_that_never_ends_is_given_up(own_folder: Path) -> None:
     with serving(own_folder, "--timeout", "0.5") as (_, url):
         host, port = url.removeprefix("http://").removesuffix("/").split(":")
@@ -172,7 +226,7 @@ def test_which_hosts_are_this_machine_alone(host: str, is_so: bool) -> None:
 def test_others_are_let_in_with_a_token_alone() -> None:
     with pytest.raises(OptionError, match=r"0\.0\.0\.0 can be reached from elsewhere, and no token is set"):
         check_exposure("0.0.0.0", ServeOptions())
-    check_exposure("0.0.0.0", ServeOptions(token="a token of its own"))
+    check_exposure("0.0.0.0", ServeOptions(token="a-token-of-its-own"))
     check_exposure("0.0.0.0", ServeOptions(), insecure=True)
     check_exposure("127.0.0.1", ServeOptions())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ import polars as pl
 import pytest
 from fastapi.testclient import TestClient
 
-from gmlfm import Recommender
+from gmlfm import Dataset, Recommender
 from gmlfm.serve import contracts
 from tests.serve.conftest import client_of
+from tests.serve.test_hosting import check_of
 
 
 def ranking(client: TestClient, user: str, n: int = 5) -> list[tuple[str, float]]:
@@ -66,6 +68,46 @@ def test_sold_items_vanish_and_come_back(client: TestClient, own_folder: Path, u
     assert ranking(client, user)[0][0] == best
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/events", {"events": [{"user": "\ud800", "item": "ITEM"}]}, 422),
+        ("/events", {"events": [{"user": "u", "item": "ITEM", "time": 10**400}]}, 422),
+        ("/events", {"events": [{"user": "u", "item": "ITEM", "time": 1e308}]}, 400),
+        ("/events", {"events": [{"user": "u", "item": "ITEM", "time": "\ud800"}]}, 400),
+        ("/events", {"events": [{"user": "u", "item": "ITEM", "time": "99999-01-01"}]}, 400),
+        (
+            "/events",
+            {"events": [{"user": "u", "item": "ITEM", "time": 1}, {"user": "u", "item": "ITEM", "time": "2020-01-01"}]},
+            400,
+        ),
+        ("/events", {"events": [{"user": "", "item": "ITEM"}]}, 400),
+        ("/events", {"events": []}, 422),
+        ("/availability", {"sold": ["\ud800"]}, 422),
+        ("/items", {"items": [{"item": "\ud800"}]}, 400),
+        ("/items", {"items": [{"item": "new", "\ud800": 1}]}, 400),
+        ("/items", {"items": [{"item": None}]}, 400),
+        ("/items", {"items": [{"genre": "Theatre"}]}, 400),
+        ("/items", {"items": [{"item": "new", "price": "cheap"}]}, 400),
+        ("/items", {"items": [{"item": "new", "price": [1]}]}, 400),
+        ("/items", {"items": [{"item": "new"}, {"item": "new"}]}, 400),
+        ("/items", {"items": [{}]}, 400),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_and_nothing_is(
+    client: TestClient, own_folder: Path, items: list[str], path: str, body: Any, status: int
+) -> None:
+    before = check_of(own_folder)
+    response = client.post(
+        path, content=json.dumps(body).replace("ITEM", items[0]), headers={"Content-Type": "application/json"}
+    )
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["detail"].endswith(".")
+    assert not (own_folder / "events.jsonl").exists()
+    assert check_of(own_folder) == before
+
+
 def test_of_marks_all_are_made_or_none(client: TestClient, own_folder: Path, items: list[str]) -> None:
     response = client.post("/availability", json={"sold": [items[0]], "available": ["no such item"]})
     assert response.status_code == 400
@@ -85,6 +127,38 @@ def test_new_items_enter_the_catalogue(client: TestClient, own_folder: Path) -> 
     again = client.post("/items", json={"items": [new]})
     assert again.status_code == 400
     assert "in the catalogue already" in again.json()["detail"]
+
+
+def test_new_items_have_no_more_fields_than_a_table_may(client: TestClient, own_folder: Path) -> None:
+    rows = [{"item": f"n{n}", f"x{n}": 1, f"y{n}": 1} for n in range(600)]
+    response = client.post("/items", json={"items": rows})
+    assert response.status_code == 400
+    assert response.json()["detail"] == "the items have 1,201 different fields; expected at most 1,000."
+    assert "n1" not in Recommender.load(own_folder).fitted.encoder.item_ids
+
+
+def test_sets_of_new_items_stay_sets(tmp_path: Path) -> None:
+    interactions = pl.DataFrame([(f"u{n % 10}", f"i{n * 7 % 12}") for n in range(120)], schema=["user", "item"], orient="row")
+    items = pl.DataFrame({"item": [f"i{n}" for n in range(12)], "tags": [["a", "b"], ["c"], None] * 4, "colour": ["red"] * 12})
+    schema = {
+        "interactions": {"user": "user", "item": "item"},
+        "items": {"id": "item", "fields": {"tags": "set", "colour": "category"}},
+    }
+    data = Dataset.from_tables(interactions, items=items, schema=schema)
+    run = Recommender("fm", k=4, epochs=1, threads=1).fit(data, out=tmp_path / "run")
+    with client_of(run) as client:  # type: ignore[arg-type]
+        new = [
+            {"item": "n1", "tags": ["a", "b"]},
+            {"item": "n2", "tags": "b"},
+            {"item": "n3", "tags": ["c", 3]},
+            {"item": "n4"},
+        ]
+        assert client.post("/items", json={"items": new}).status_code == 200
+        tags = {name: client.get(f"/items/{name}").json()["attributes"]["tags"] for name in ("n1", "n2", "n3", "n4")}
+        assert tags == {"n1": ["a", "b"], "n2": ["b"], "n3": ["c", "3"], "n4": None}
+        refused = client.post("/items", json={"items": [{"item": "n5", "colour": ["red"]}, {"item": "n6", "colour": "red"}]})
+        assert refused.status_code == 400
+        assert "holds lists but one value was expected" in refused.json()["detail"]
 
 
 def test_new_items_are_added_to_the_run_that_stands_in_the_folder(client: TestClient, own_folder: Path) -> None:
@@ -136,6 +210,7 @@ def test_nothing_can_be_kept_where_the_folder_is_gone(
         response = client.post(path, json=body)
         assert response.status_code == 503, path
         assert "folder of the run 'first' is gone" in response.json()["detail"]
+        assert response.headers["retry-after"] == "1"
     assert client.delete(f"/users/{user}").status_code == 503
     assert not own_folder.exists(), "nothing of it is made anew"
 

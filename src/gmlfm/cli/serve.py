@@ -15,7 +15,6 @@ from gmlfm.errors import OptionError
 from gmlfm.streams import read_text
 
 _LONGEST_TOKEN = 4_096
-_SHORTEST_TOKEN = 8
 _MOST_WORKERS = 256
 _MODULES = {"fastapi", "starlette", "uvicorn", "pydantic", "pydantic_core", "h11", "httptools", "anyio"}
 
@@ -47,7 +46,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--write-token-file", metavar="FILE", help="holds the token of what changes something (else $GMLFM_WRITE_TOKEN)"
     )
-    parser.add_argument("--insecure", action="store_true", help="an address that others reach, without a token")
+    parser.add_argument("--insecure", action="store_true", help="without a token also where others reach it, and by any name")
     parser.add_argument("--open", action="store_true", help="open the page in a browser of this machine")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes, each with the runs (default: 1)")
     parser.add_argument("--max-body", type=int, default=1 << 20, metavar="BYTES", help="of a request (default: 1 MiB)")
@@ -74,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
     try:
         from gmlfm.serve.logs import LEVELS
         from gmlfm.serve.options import ServeOptions
-        from gmlfm.serve.server import check_exposure, is_loopback, serve
+        from gmlfm.serve.server import check_exposure, serve
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in _MODULES:
             raise
@@ -95,7 +94,7 @@ def run(options: argparse.Namespace) -> None:
         max_n=whole_number(options.max_n, "--max-n", 1),
         timeout=options.timeout,
         max_in_flight=whole_number(options.max_in_flight, "--max-in-flight", 1),
-        hosts=_names(options.host) if token is None and is_loopback(options.host) else (),
+        hosts=_names(options.host) if token is None and not options.insecure else (),
         log=options.log,
     )
     check_exposure(options.host, limits, insecure=options.insecure)
@@ -122,17 +121,17 @@ def _reachable(url: str) -> str:
 
 def _names(host: str) -> tuple[str, ...]:
     """What a request to this machine alone may call it: a page elsewhere could make another name lead here."""
-    return tuple(dict.fromkeys(("localhost", "127.0.0.1", "[::1]", f"[{host}]" if ":" in host else host)))
+    from gmlfm.serve.options import OWN_NAMES
+
+    return tuple(dict.fromkeys((*OWN_NAMES, f"[{host}]" if ":" in host else host)))
 
 
 def _token(path: str | None, option: str, variable: str) -> str | None:
     text = os.environ.get(variable) if path is None else read_text(path, _LONGEST_TOKEN)
     if text is None:
         return None
-    token, where = text.strip(), option if path is not None else f"the environment variable {variable}"
-    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise OptionError(
-            f"{where} holds no token: expected {_SHORTEST_TOKEN} or more ASCII characters without spaces, such as those of "
-            "`openssl rand -hex 32`."
-        )
+    from gmlfm.serve.options import check_token
+
+    token = text.strip()
+    check_token(token, option if path is not None else f"the environment variable {variable}")
     return token

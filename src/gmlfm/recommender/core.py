@@ -215,6 +215,12 @@ class Recommender:
         return None if self._folder is None else self._folder.path
 
     @property
+    def model_class(self) -> type[Model] | str | None:
+        """To load such a run by: the class of a model that is not gmlfm's own; None of one that is found by its name."""
+        given = None if self._folder is None else self._folder.model
+        return self._class_of(self.settings) if given is None else given
+
+    @property
     def about(self) -> dict[str, Any]:
         """run.json of the folder that the run was read from or saved in last; {} where there is none."""
         return {} if self._folder is None else self._folder.about
@@ -513,21 +519,28 @@ class Recommender:
                 state = State.of(self._saved, state.stock.marks)  # whose data may have learned what was observed
             self._state = state.in_folder(folder)
 
-    def follow(self) -> None:
+    def follow(self, *, keep_run: bool = False) -> bool:
         """Take note of what others observed, marked and forgot in the run's folder, as `reload` does; but the run stays the one
-        that is loaded, also where another one stands in the folder or none at all."""
+        that is loaded, also where another one stands in the folder or none at all.
+
+        Users who were forgotten leave the run, which renumbers the others. keep_run: where that is to be done, nothing is, and
+        the answer is False: for whoever holds numbers of this run, and lets a twin follow.
+        """
         with self._changing:
             state, folder = self._fitted_state, self._folder
             if folder is None:
-                return
+                return True
             n_forgotten = folder.n_forgotten
             if n_forgotten != self._n_forgotten:
                 users = folder.forgotten_among(state.run.encoder.user_ids)
+                if users and keep_run:
+                    return False
                 if users:
                     state = State.of(without_users(state.run, users), state.stock.marks, state.observed)
                 state = replace(state, observed=state.observed.unfollowed())  # what is held of them goes, too
                 self._n_forgotten = n_forgotten
             self._state = state.in_folder(folder)
+        return True
 
     def twin(self) -> Recommender:
         """Another one that answers the same and has the same folder; a change of the run in one is none in the other."""

@@ -148,15 +148,16 @@ class Observed:
     def following(self, log: list[ObservedRow]) -> Observed:
         """With what has come into a log since it was followed last; of another log, or one written anew, all its rows and none
         but these."""
+        n = len(log)  # once: other threads add to it meanwhile, and what is noted as followed is never read again
         if log is not self._log:
-            return Observed(self.index).plus(log)[0].noting(log)
-        if len(log) == self._n_followed:
+            return Observed(self.index).plus(log[:n])[0].noting(log, n)
+        if n == self._n_followed:
             return self
-        return self.plus(log[self._n_followed :])[0].noting(log)
+        return self.plus(log[self._n_followed : n])[0].noting(log, n)
 
-    def noting(self, log: list[ObservedRow]) -> Observed:
-        """The log holds these rows and no others."""
-        return replace(self, _log=log, _n_followed=len(log))
+    def noting(self, log: list[ObservedRow], n: int) -> Observed:
+        """The first n rows of the log are these rows and no others."""
+        return replace(self, _log=log, _n_followed=n)
 
     def _with(self, changed: Mapping[int, Mapping[str, Rows]]) -> _Buckets:
         buckets = list(self._buckets)

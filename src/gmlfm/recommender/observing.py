@@ -116,7 +116,8 @@ def state_observing_each(
             together += fresh
         if log is not None and together:
             log.append_observed(together)
-            observed = observed.noting(log.observed())
+            rows_of_log = log.observed()
+            observed = observed.noting(rows_of_log, len(rows_of_log))
     return replace(state, observed=observed), reports
 
 

@@ -21,6 +21,7 @@ from gmlfm.serve.options import ServeOptions
 from gmlfm.serve.problems import HANDLERS, Problem
 from gmlfm.serve.routes import ROUTERS
 from gmlfm.serve.service import Service
+from gmlfm.serve.workers import reload_request
 
 _STATIC = Path(__file__).parent / "static"
 _ABOUT = "Recommendations of a trained run, what they consist of, and what users just did."
@@ -35,7 +36,8 @@ def create_app(runs: Runs, options: ServeOptions | None = None, *, model: Any = 
     """
     options = options or ServeOptions()
     given = [runs] if isinstance(runs, Recommender | str | Path) else list(runs)
-    service = Service(_hosts(given, model), options)
+    request = reload_request(options.shared_folder)  # before the runs are read: who asks from here on is heard
+    service = Service(_hosts(given, model), options, request)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -76,7 +78,7 @@ def _hosts(runs: Sequence[Recommender | str | Path], model: Any) -> list[Host]:
     for run in runs:
         name = _name_for(run, {host.name for host in hosts})
         if isinstance(run, Recommender):
-            hosts.append(Host(name, run, run.folder))
+            hosts.append(Host.over(name, run))
         else:
             hosts.append(Host.load(name, Path(run).absolute(), model))
         warm(hosts[-1].served)

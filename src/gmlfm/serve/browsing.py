@@ -151,7 +151,7 @@ def curve_of(served: Served) -> Answer:
     run = served.recommender.fitted
     return {
         "curve": [_plain(entry) for entry in run.curve],
-        "validation": {name: float(value) for name, value in run.validation.items()},
+        "validation": _plain(run.validation),
         "validation_protocol": run.validation_protocol or "",
         "best_epoch": run.best_epoch,
     }

@@ -31,12 +31,12 @@ class Catalogue:
 
     def cards(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """item, title and attributes of each; to be copied before it is changed."""
-        missing = [number for number in dict.fromkeys(numbers) if number not in self._cards]
+        cards = self._cards  # which another thread may replace meanwhile; one that is replaced loses nothing
+        missing = [number for number in dict.fromkeys(numbers) if number not in cards]
         if missing:
-            if len(self._cards) + len(missing) > _MOST_CARDS:
-                self._cards = {number: self._cards[number] for number in numbers if number in self._cards}
-            self._cards.update(zip(missing, self._made(missing), strict=True))
-        cards = self._cards
+            if len(cards) + len(missing) > _MOST_CARDS:
+                cards = self._cards = {number: cards[number] for number in numbers if number in cards}
+            cards.update(zip(missing, self._made(missing), strict=True))
         return [cards[number] for number in numbers]
 
     def _made(self, numbers: list[int]) -> list[dict[str, Any]]:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, model_validator
 
+from gmlfm.serve.few_faults import FIRST_FAULT, FewFaults, few_names
 from gmlfm.serve.options import MOST_REQUESTS_PER_BATCH
 
 _WHOLE = Field(ge=-(2**63), lt=2**63)
-_LONGEST_LIST = 10_000
+_LONGEST_LIST, MOST_FIELDS = 10_000, 1_000
+_FEW_MORE = 8  # names that are unknown and told by name
 WholeNumber = Annotated[StrictInt, _WHOLE]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Id = Annotated[StrictStr, Field(max_length=1_000)] | WholeNumber
 Scalar = StrictStr | StrictBool | WholeNumber | Number | None
-Value = Scalar | Annotated[list[StrictStr | WholeNumber | Number], Field(max_length=1_000)]
-Fields = Annotated[dict[StrictStr, Value], Field(max_length=1_000)]
-Ids = Annotated[list[Id], Field(max_length=_LONGEST_LIST)]
+Value = Scalar | Annotated[list[StrictStr | WholeNumber | Number], Field(max_length=1_000), FIRST_FAULT]
+Fields = Annotated[dict[StrictStr, Value], Field(max_length=MOST_FIELDS), FewFaults(MOST_FIELDS)]
+Caps = Annotated[dict[StrictStr, StrictInt], Field(max_length=MOST_FIELDS), FewFaults(MOST_FIELDS)]
+Ids = Annotated[list[Id], Field(max_length=_LONGEST_LIST), FIRST_FAULT]
 
 
 class _Asked(BaseModel):
     model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_names(cls, given: Any) -> Any:
+        return few_names(given, len(cls.model_fields) + _FEW_MORE)
 
 
 class Whom(_Asked):
@@ -35,7 +43,7 @@ class Whom(_Asked):
 class RecommendRequest(Whom):
     n: StrictInt = Field(10, description="how many items, 1 or more")
     filter: StrictStr | None = Field(None, max_length=2_000, examples=["price < 50"])
-    caps: dict[StrictStr, StrictInt] | None = Field(None, description="at most so many of one value of a field")
+    caps: Caps | None = Field(None, description="at most so many of one value of a field")
     because: StrictBool = Field(False, description="name the earlier item that adds most to each score")
     seen: StrictBool = Field(False, description="also items that the user had")
     available: Ids | None = Field(None, description="rank these items alone")
@@ -43,7 +51,7 @@ class RecommendRequest(Whom):
 
 
 class ScoreRequest(Whom):
-    items: Annotated[list[Id], Field(min_length=1, max_length=_LONGEST_LIST)]
+    items: Annotated[list[Id], Field(min_length=1, max_length=_LONGEST_LIST), FIRST_FAULT]
 
 
 class ExplainRequest(Whom):
@@ -52,15 +60,15 @@ class ExplainRequest(Whom):
 
 
 class RecommendBatch(_Asked):
-    requests: Annotated[list[RecommendRequest], Field(min_length=1, max_length=MOST_REQUESTS_PER_BATCH)]
+    requests: Annotated[list[RecommendRequest], Field(min_length=1, max_length=MOST_REQUESTS_PER_BATCH), FIRST_FAULT]
 
 
 class ScoreBatch(_Asked):
-    requests: Annotated[list[ScoreRequest], Field(min_length=1, max_length=MOST_REQUESTS_PER_BATCH)]
+    requests: Annotated[list[ScoreRequest], Field(min_length=1, max_length=MOST_REQUESTS_PER_BATCH), FIRST_FAULT]
 
 
 class ExplainBatch(_Asked):
-    requests: Annotated[list[ExplainRequest], Field(min_length=1, max_length=MOST_REQUESTS_PER_BATCH)]
+    requests: Annotated[list[ExplainRequest], Field(min_length=1, max_length=MOST_REQUESTS_PER_BATCH), FIRST_FAULT]
 
 
 class SimilarRequest(_Asked):
@@ -77,7 +85,7 @@ class Event(_Asked):
 
 
 class EventsRequest(_Asked):
-    events: Annotated[list[Event], Field(min_length=1, max_length=_LONGEST_LIST)]
+    events: Annotated[list[Event], Field(min_length=1, max_length=_LONGEST_LIST), FIRST_FAULT]
 
 
 class AvailabilityRequest(_Asked):
@@ -86,7 +94,7 @@ class AvailabilityRequest(_Asked):
 
 
 class ItemsRequest(_Asked):
-    items: Annotated[list[dict[StrictStr, Value]], Field(min_length=1, max_length=_LONGEST_LIST)] = Field(
+    items: Annotated[list[Fields], Field(min_length=1, max_length=_LONGEST_LIST), FIRST_FAULT] = Field(
         description="as in the item table: its id column (or `item`), and the fields that are known"
     )
 
@@ -261,12 +269,21 @@ class SchemaField(BaseModel):
     most: float | None = None
 
 
+class Limits(BaseModel):
+    """Of requests to this service."""
+
+    n: int = Field(description="items that one request may ask for")
+    n_of_batch: int = Field(description="items that the requests of a batch may ask for together")
+    requests: int = Field(description="of a batch")
+
+
 class SchemaAnswer(_Answered):
     fields: list[SchemaField]
     n_users: int
     n_items: int
     reads_history: bool
     has_titles: bool
+    limits: Limits
 
 
 class ModelAnswer(_Answered):
@@ -275,7 +292,7 @@ class ModelAnswer(_Answered):
 
 class CurveAnswer(_Answered):
     curve: list[dict[str, Any]]
-    validation: dict[str, float]
+    validation: dict[str, float | None]
     validation_protocol: str
     best_epoch: int
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import time
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gmlfm.serve.logs import log_failure, log_request
-from gmlfm.serve.problems import MEDIA_TYPE, Problem, problem_body
+from gmlfm.serve.problems import MEDIA_TYPE, Problem, full, problem_body
 from gmlfm.serve.service import Service
 
 # Plotly writes style attributes into its charts, so styles, and nothing else, may stand in the page.
@@ -24,9 +25,15 @@ _HEADERS = [
 ]
 _NO_STORE = (b"cache-control", b"no-store")
 _NO_CACHE = (b"cache-control", b"no-cache")  # kept, but asked about: modules of two versions would not fit each other
-_OPEN = ("/", "/docs", "/openapi.json", "/favicon.ico")  # need no token: they say nothing of the data
-_OPEN_BELOW = ("/health", "/static/")
-_WRITING = ("/events", "/availability", "/items", "/reload")  # where posted to
+_OPEN = ("/", "/docs", "/openapi.json", "/favicon.ico", "/health")  # need no token: they say nothing of the data
+_OPEN_BELOW = ("/health/", "/static/")
+# Whatever else is posted, and every other method, may change something.
+_ASKING = {f"/{verb}{end}" for verb in ("recommend", "score", "explain") for end in ("", "/batch")} | {"/similar"}
+_READING = ("GET", "HEAD", "OPTIONS")
+# A route's pattern also matches a path with a line end behind it, so that two readings of one path would differ.
+_CONTROL = re.compile("[\x00-\x1f\x7f]")
+_BODIES_PER_QUESTION = 4  # that may be on their way for each question that is answered at once
+_DISCARD_SECONDS, _DISCARD_BYTES = 1.0, 4 << 20
 _TIMEOUT_STATUS, _GONE = 408, 499  # the latter in figures alone: nobody is there to read it
 
 
@@ -38,7 +45,7 @@ class Gate:
         options = service.options
         self._token = None if options.token is None else options.token.encode()
         self._write_token = None if options.write_token is None else options.write_token.encode()
-        self._hosts = {name.encode() for name in options.hosts}
+        self._hosts = {name.encode() for name in options.known_hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -48,12 +55,15 @@ class Gate:
         await _Passage(self, scope, receive, send).run()
 
     def check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        method, path = scope["method"], scope["path"]
-        is_open = path in _OPEN or path.startswith(_OPEN_BELOW)
+        method, path = scope["method"], _path_of(scope)
+        if _CONTROL.search(path):
+            self.service.metrics.refused("path")
+            raise Problem(400, "the path has a control character, such as a line end, which no address here has.")
+        is_open = method in _READING and (path in _OPEN or path.startswith(_OPEN_BELOW))
         self._check_origin(headers, is_open and method in ("GET", "HEAD"))
         if (self._token is None and self._write_token is None) or is_open:
             return
-        is_writing = method == "DELETE" or (method == "POST" and path.rstrip("/") in _WRITING)
+        is_writing = method not in _READING and not (method == "POST" and path.rstrip("/") in _ASKING)
         kind, _, given = headers.get(b"authorization", b"").partition(b" ")
         given = given.strip() if kind.lower() == b"bearer" else b""
         # Both are compared whatever the first one says, in a time that tells nothing of them.
@@ -96,13 +106,15 @@ class _Passage:
         self.gate, self.scope, self._receive, self._send = gate, scope, receive, send
         self.status, self.begun = 0, time.perf_counter()
         self._body: bytes | None = None
+        self._is_read = False  # the body, to its end
 
     async def run(self) -> None:
         service, scope = self.gate.service, self.scope
         headers = dict(scope["headers"])
         try:
+            self._is_read = _has_no_body(headers)
             self.gate.check(scope, headers)
-            self._body = await self._whole_body(headers)
+            self._body = b"" if self._is_read else await self._counted_body(headers)
             await self.gate.app(scope, self.receive, self.send)
         except Problem as problem:
             await self._refuse(problem)
@@ -122,14 +134,25 @@ class _Passage:
             service.metrics.answered(route, _method(scope), self.status, seconds)
             log_request(service.options.log, route, _method(scope), self.status, seconds)
 
+    async def _counted_body(self, headers: dict[bytes, bytes]) -> bytes:
+        """Each one that is being read holds memory, for as long as its sender likes within the time."""
+        service = self.gate.service
+        most = _BODIES_PER_QUESTION * service.options.max_in_flight
+        if service.n_bodies >= most:
+            service.metrics.refused("full")
+            raise full(f"{most} bodies are being read, and that is the most at once")
+        service.n_bodies += 1
+        try:
+            return await self._whole_body(headers)
+        finally:
+            service.n_bodies -= 1
+
     async def _whole_body(self, headers: dict[bytes, bytes]) -> bytes:
         """Read before anything else is begun, so that who sends slowly keeps nobody else waiting."""
         limit = self.gate.service.options.max_body
         declared = headers.get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > limit:
             raise self._too_large(limit)
-        if declared == b"0" and b"transfer-encoding" not in headers:
-            return b""
         pieces, size = [], 0
         try:
             async with asyncio.timeout(self.gate.service.options.timeout):
@@ -139,21 +162,20 @@ class _Passage:
                         raise _GoneError
                     piece = message.get("body", b"")
                     size += len(piece)
+                    self._is_read = not message.get("more_body")
                     if size > limit:
                         raise self._too_large(limit)
                     pieces.append(piece)
-                    if not message.get("more_body"):
+                    if self._is_read:
                         return b"".join(pieces)
         except TimeoutError:
             self.gate.service.metrics.refused("slow")
             seconds = self.gate.service.options.timeout
-            raise Problem(
-                _TIMEOUT_STATUS, f"the body did not come within {seconds:g} seconds.", {"Connection": "close"}
-            ) from None
+            raise Problem(_TIMEOUT_STATUS, f"the body did not come within {seconds:g} seconds.") from None
 
     def _too_large(self, limit: int) -> Problem:
         self.gate.service.metrics.refused("large")
-        return Problem(413, f"the body has more than {limit:,} bytes, the most that is read.", {"Connection": "close"})
+        return Problem(413, f"the body has more than {limit:,} bytes, the most that is read.")
 
     async def receive(self) -> Message:
         if self._body is not None:
@@ -176,8 +198,33 @@ class _Passage:
         headers = [(name.lower().encode(), text.encode()) for name, text in problem.headers.items()]
         body = problem_body(problem.status, problem.detail)
         headers += [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", str(len(body)).encode())]
+        if not self._is_read:
+            headers.append((b"connection", b"close"))
         await self.send({"type": "http.response.start", "status": problem.status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": b"" if self.scope["method"] == "HEAD" else body})
+        body = b"" if self.scope["method"] == "HEAD" else body
+        if not self._is_read and problem.status != _TIMEOUT_STATUS:
+            await self.send({"type": "http.response.body", "body": body, "more_body": True})
+            await self._discard()
+            body = b""
+        await self.send({"type": "http.response.body", "body": body})
+
+    async def _discard(self) -> None:
+        """Some of a body that nobody reads: a connection that is closed on its sender would take the answer with it."""
+        service, size = self.gate.service, 0
+        if service.n_bodies >= _BODIES_PER_QUESTION * service.options.max_in_flight:
+            return
+        service.n_bodies += 1
+        try:
+            async with asyncio.timeout(_DISCARD_SECONDS):
+                while size < _DISCARD_BYTES:
+                    message = await self._receive()
+                    size += len(message.get("body", b""))
+                    if message["type"] == "http.disconnect" or not message.get("more_body"):
+                        return
+        except TimeoutError:
+            pass
+        finally:
+            service.n_bodies -= 1
 
     def _route(self) -> str:
         """Its pattern, which names nobody."""
@@ -190,6 +237,17 @@ class _Passage:
 
 def _method(scope: Scope) -> str:
     return scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH") else "other"
+
+
+def _has_no_body(headers: dict[bytes, bytes]) -> bool:
+    return headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers
+
+
+def _path_of(scope: Scope) -> str:
+    """As the routes read it: without the place where the application is mounted."""
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    is_below = bool(root) and path.startswith(root) and path[len(root) : len(root) + 1] in ("", "/")
+    return path[len(root) :] if is_below else path
 
 
 def _name_of(host: bytes) -> bytes:

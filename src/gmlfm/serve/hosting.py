@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from gmlfm.errors import DataError, GmlfmError
+from gmlfm.errors import DataError, GmlfmError, printable
 from gmlfm.recommender import Recommender
 from gmlfm.recommender.observing import ObserveReport
 from gmlfm.runs.description import read_about
@@ -27,14 +27,12 @@ _TRIES = 3
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """One state of a run and its stamp. An answer is made from one of these, so that it is never of two runs."""
+    """A run and its stamp. An answer is made from one of these, so that it is never of two runs: what is observed and marked
+    changes in its recommender, the run never."""
 
     recommender: Recommender
     stamp: Mapping[str, str]
-
-    @cached_property
-    def catalogue(self) -> Catalogue:
-        return Catalogue(self.recommender.observed.index)
+    catalogue: Catalogue
 
 
 @dataclass(eq=False)
@@ -57,54 +55,62 @@ class Host:
     Whoever asks takes `current()` once. Changes of the run itself are made to a twin, which then takes its place.
     """
 
-    def __init__(self, name: str, recommender: Recommender, folder: Path | None) -> None:
+    def __init__(self, name: str, recommender: Recommender, folder: Path | None, model: Any = None, mark: _Mark = None) -> None:
         self.name, self.folder = name, folder
         self.problem: str | None = None  # why the folder as it is now is not what is served
-        self._model: Any = None
+        self._model = model
         self._following, self._replacing = threading.Lock(), threading.Lock()
         self._waiting: deque[Waiting] = deque()
-        self._mark: _Mark = None
         self._log_is_read = True
-        self._served = self._of(recommender)
+        # Together, so that nobody takes one run for another that was followed so far. mark: of the log, as it was followed.
+        self._now: tuple[Served, _Mark] = self._of(recommender), mark
 
     @classmethod
     def load(cls, name: str, folder: Path, model: Any = None) -> Host:
-        mark = _mark_of(folder)
-        host = cls(name, Recommender.load(folder, model), folder)
-        host._mark, host._model = mark, model
-        return host
+        mark = _mark_of(folder)  # before the run: what comes in between is followed
+        return cls(name, Recommender.load(folder, model), folder, model, mark)
+
+    @classmethod
+    def over(cls, name: str, recommender: Recommender) -> Host:
+        """A run that its owner goes on using. Where it has a folder they meet there, and neither changes the other's."""
+        folder = recommender.folder
+        return cls(name, recommender if folder is None else recommender.twin(), folder, recommender.model_class)
 
     def _of(self, recommender: Recommender) -> Served:
         about = recommender.about
         stamp = {"name": self.name, "generation": str(about.get("generation", "")), "check": str(about.get("check", ""))[:16]}
-        return Served(recommender, stamp)
+        return Served(recommender, stamp, Catalogue(recommender.observed.index))
 
     @property
     def served(self) -> Served:
         """Without a look at the folder."""
-        return self._served
+        return self._now[0]
 
     def current(self) -> Served:
         """With all that others have observed, marked and forgotten by now: a look at the log's size and time, mostly."""
-        if self.folder is not None:
-            mark = _mark_of(self.folder)
-            if mark is not None and mark != self._mark:
-                self._follow()
-        return self._served
+        served, followed = self._now
+        if self.folder is None:
+            return served
+        mark = _mark_of(self.folder)
+        return served if mark is None or mark == followed else self._followed(self.folder)
 
-    def _follow(self) -> None:
-        folder = self.folder
-        assert folder is not None
+    def _followed(self, folder: Path) -> Served:
         with self._following:
+            served, followed = self._now
             mark = _mark_of(folder)
-            if mark is None or mark == self._mark:
-                return
+            if mark is None or mark == followed:
+                return served
             try:
-                self._served.recommender.follow()
+                if not served.recommender.follow(keep_run=True):
+                    # Answers that are being made, and the catalogue, hold numbers of users: the run of a Served never changes.
+                    changed = served.recommender.twin()
+                    changed.follow()
+                    served = self._of(changed)
                 self._log_is_read = True
             except GmlfmError:
                 self._log_is_read = False
-            self._mark = mark
+            self._now = served, mark
+            return served
 
     def reload(self) -> bool:
         """Take the folder's run, if it is another one; whether it is. Where it cannot be read, what is served stays."""
@@ -113,13 +119,15 @@ class Host:
         with self._replacing:
             try:
                 about = read_about(self.folder)
-                if about["check"] == self._served.recommender.about.get("check"):
+                if about["check"] == self.served.recommender.about.get("check"):
                     self.problem = None
                     return False
                 self._replace(Recommender.load(self.folder, self._model))
             except GmlfmError as error:
                 self.problem = str(error)
-                raise Problem(503, f"{self._without_path(error)} The run that was loaded before is still served.") from error
+                raise Problem(
+                    503, f"{self.without_path(str(error))} The run that was loaded before is still served."
+                ) from error
             return True
 
     def _replace(self, recommender: Recommender) -> None:
@@ -127,7 +135,7 @@ class Host:
         served = self._of(recommender)
         warm(served)
         with self._following:
-            self._served, self._mark, self.problem = served, None, None
+            self._now, self.problem = (served, None), None
 
     def wait_to_observe(self, rows: Sequence[Mapping[str, Any]]) -> Waiting:
         waiting = Waiting(rows)
@@ -145,7 +153,11 @@ class Host:
         return waiting.report
 
     def _observe(self, together: Sequence[Waiting]) -> None:
-        recommender, accepted = self._served.recommender, []
+        with self._alone():
+            self._observe_by(self.served.recommender, together)
+
+    def _observe_by(self, recommender: Recommender, together: Sequence[Waiting]) -> None:
+        accepted = []
         for waiting in together:
             try:
                 with noted() as waiting.notes:
@@ -153,8 +165,8 @@ class Host:
             except Exception as error:
                 waiting.error = error
         try:
-            with self._writing_in_folder():
-                reports = recommender.observe_each([rows for _, rows in accepted])
+            self._need_folder()
+            reports = recommender.observe_each([rows for _, rows in accepted])
         except Exception as error:
             for waiting, _ in accepted:
                 waiting.error = error
@@ -163,23 +175,33 @@ class Host:
             waiting.report = report
 
     def mark(self, sold: list[Any], back: list[Any]) -> None:
-        recommender = self.current().recommender
+        with self._alone():
+            self._mark_by(self.current().recommender, sold, back)
+
+    def _mark_by(self, recommender: Recommender, sold: list[Any], back: list[Any]) -> None:
         numbers = recommender.fitted.encoder.item_numbers([*sold, *back])  # all are known, or none is marked
         if (numbers < 0).any():
             unknown = [*sold, *back][int((numbers < 0).argmax())]
             raise DataError(f"the item '{unknown}' is not in the catalogue; nothing was marked.")
-        with self._writing_in_folder():
-            if sold:
-                recommender.mark_sold(sold)
-            if back:
-                recommender.mark_back(back)
+        self._need_folder()
+        if sold:
+            recommender.mark_sold(sold)
+        if back:
+            recommender.mark_back(back)
 
     def forget(self, user: Any) -> None:
         self._need_folder()
         with self._replacing:
-            changed = self._served.recommender.twin()
-            changed.forget(user)
+            changed = self.served.recommender.twin()
+            with noted() as notes:
+                changed.forget(user)
             self._replace(changed)
+        if notes:  # they name other folders of this machine, where the owner of the run saved it
+            noun = "another folder" if len(notes) == 1 else f"{len(notes)} other folders"
+            warnings.warn(
+                f"{noun} that the run was saved in could not be changed, may still hold the user and should be deleted.",
+                stacklevel=2,
+            )
 
     def add_items(self, table: Any) -> None:
         """To the folder's run as it is now, which is served from then on."""
@@ -198,25 +220,22 @@ class Host:
             self._replace(changed)
 
     def _newest(self) -> Recommender:
-        recommender = self._served.recommender
+        recommender = self.served.recommender
         if self.folder is None or read_about(self.folder)["check"] == recommender.about.get("check"):
             return recommender.twin()
         return Recommender.load(self.folder, self._model)
 
-    @contextmanager
-    def _writing_in_folder(self) -> Iterator[None]:
-        """What goes wrong with the log in the block is no fault of who asked, who may try again."""
-        self._need_folder()
-        try:
-            yield
-        except DataError as error:
-            if EVENTS not in str(error):
-                raise
-            raise Problem(503, self._without_path(error), {"Retry-After": "5"}) from error
+    def is_about_folder(self, text: str) -> bool:
+        """Whether an error is of the folder, which is no fault of who asked: it begins with what it is about."""
+        return self.folder is not None and text.lstrip("'\"").startswith(printable(str(self.folder)))
 
-    def _without_path(self, error: GmlfmError) -> str:
+    def without_path(self, text: str) -> str:
         """Where the folder lies is nobody's business who asks from elsewhere."""
-        return str(error).replace(str(self.folder), self.name)
+        return text if self.folder is None else text.replace(printable(str(self.folder)), self.name)
+
+    def _alone(self) -> AbstractContextManager[Any]:
+        """What is kept in memory would be lost where a twin takes the run's place meanwhile; a folder has it in its log."""
+        return self._replacing if self.folder is None else nullcontext()
 
     def _need_folder(self) -> None:
         if self.folder is not None and not (self.folder / ABOUT).exists():
@@ -232,7 +251,7 @@ class Host:
             about = read_about(self.folder)
         except GmlfmError:
             return f"the folder of the run '{self.name}' is gone or damaged; the run that was loaded is served."
-        if self.problem is not None and about["check"] != self._served.recommender.about.get("check"):
+        if self.problem is not None and about["check"] != self.served.recommender.about.get("check"):
             return f"the folder of the run '{self.name}' holds a run that cannot be read; the one loaded before is served."
         if not self._log_is_read:
             return f"the log of events of the run '{self.name}' cannot be read; what was read of it before counts."

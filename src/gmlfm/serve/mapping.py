@@ -6,11 +6,12 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
-from gmlfm.errors import GmlfmError, OptionError, did_you_mean
+from gmlfm.errors import OptionError, did_you_mean
 from gmlfm.recommender.item_map import ItemMap, item_map
 from gmlfm.serve.catalogue import shown_values
 from gmlfm.serve.hosting import Served
@@ -30,7 +31,8 @@ class MapDrawing:
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._result: ItemMap | GmlfmError | None = None
+        self._result: ItemMap | Exception | None = None
+        self._traceback: TracebackType | None = None
         self._thread = threading.Thread(target=self._draw, name="map", daemon=True)
         self._thread.start()
 
@@ -40,16 +42,14 @@ class MapDrawing:
         try:
             # Its version stays the same when a user is forgotten, and so does the map.
             self._result = item_map(recommender.fitted, recommender.folder, str(about.get("version") or about.get("check", "")))
-        except GmlfmError as error:
-            self._result = error
         except Exception as error:
-            self._result = GmlfmError(f"the map could not be drawn ({error}).")
+            self._traceback, self._result = error.__traceback__, error
 
     def result(self) -> ItemMap | None:
         """None as long as it is being drawn, but for a moment that is waited."""
         self._thread.join(_WAIT)
-        if isinstance(self._result, GmlfmError):
-            raise self._result
+        if isinstance(self._result, Exception):
+            raise self._result.with_traceback(self._traceback)  # which each raising would lengthen
         return self._result
 
 

@@ -17,6 +17,7 @@ from gmlfm.locking import LockedError
 MEDIA_TYPE = "application/problem+json"
 _BROKEN_JSON = ("json_invalid", "parsing the body")
 _MOST_SHOWN = 3
+_BUSY = 503
 
 
 class Problem(Exception):
@@ -24,7 +25,8 @@ class Problem(Exception):
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
-        self.status, self.detail, self.headers = status, detail, dict(headers or {})
+        self.status, self.detail = status, detail
+        self.headers = {**({"Retry-After": "1"} if status == _BUSY else {}), **(headers or {})}
 
 
 def problem_body(status: int, detail: str) -> bytes:
@@ -46,9 +48,17 @@ async def on_problem(request: Request, error: Exception) -> Response:
 
 
 async def on_gmlfm_error(request: Request, error: Exception) -> Response:
-    if isinstance(error, LockedError):
-        return problem_response(503, str(error), {"Retry-After": "1"})
-    return problem_response(400, str(error))
+    if isinstance(error, LockedError):  # it names the process that has the lock
+        sentence = "the folder of the run is in use by another process, so nothing was changed; ask again in a moment."
+        return problem_response(_BUSY, sentence, {"Retry-After": "1"})
+    text = shown = str(error)
+    # A folder may lie within another one's.
+    hosts = sorted(request.app.state.service.hosts.values(), key=lambda host: len(str(host.folder)), reverse=True)
+    for host in hosts:
+        shown = host.without_path(shown)
+    if any(host.is_about_folder(text) for host in hosts):
+        return problem_response(_BUSY, shown, {"Retry-After": "5"})
+    return problem_response(400, shown)
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
@@ -87,7 +97,7 @@ def _sentence(faults: Sequence[Mapping[str, Any]]) -> str:
 
 def _is_type_name(part: Any) -> bool:
     """pydantic names the member of a union in the place."""
-    return isinstance(part, str) and ("[" in part or part in ("str", "int", "float", "bool"))
+    return isinstance(part, str) and ("[" in part or part.removeprefix("constrained-") in ("str", "int", "float", "bool"))
 
 
 HANDLERS: dict[Any, Any] = {

@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ from gmlfm.serve.connections import Config
 from gmlfm.serve.logs import log
 from gmlfm.serve.metrics import workers_seen
 from gmlfm.serve.options import ServeOptions
+from gmlfm.serve.service import Service
 from gmlfm.serve.workers import ask_for_reload
 from gmlfm.storage import write_text
 
@@ -56,20 +58,22 @@ def serve(
     for folder in folders:
         read_about(Path(folder))  # before the port is taken: a folder that is no run is told of at once
     prepare_process()
-    with contextlib.closing(_listening(host, port)) as listener:
+    with contextlib.closing(_listening(host, port)) as listener, _hearing_hangups() as hangups:
         url = _url(host, listener)
         if workers == 1:
             app = create_app(folders, options, model=model)
             announce(url)
             log(options.log, "start", workers=1)
-            _Server(_config(app, options), app).run(sockets=[listener])
+            _Server(_config(app, options), app, hangups).run(sockets=[listener])
         else:
             with tempfile.TemporaryDirectory(prefix="gmlfm-serve-") as shared_folder:
                 options = replace(options, shared_folder=Path(shared_folder))
                 app_of = partial(_worker_app, [str(Path(folder).absolute()) for folder in folders], options, model)
                 announce(url)
                 log(options.log, "start", workers=workers)
-                _Workers(_config(app_of, options, workers), [listener], Path(shared_folder)).run()
+                server = _Workers(_config(app_of, options, workers), [listener], Path(shared_folder))
+                server.signal_queue += hangups
+                server.run()
                 if not workers_seen(Path(shared_folder)) and (Path(shared_folder) / _FAILURE).exists():
                     raise DataError((Path(shared_folder) / _FAILURE).read_text(encoding="utf-8"))
         log(options.log, "stop")
@@ -126,7 +130,7 @@ def _url(host: str, listener: socket.socket) -> str:
 def _config(app: Any, options: ServeOptions, workers: int = 1) -> Config:
     return Config(
         app,
-        head_timeout=options.timeout,
+        patience=options.timeout,
         factory=workers > 1,
         workers=workers,
         log_config=None,
@@ -140,12 +144,31 @@ def _config(app: Any, options: ServeOptions, workers: int = 1) -> Config:
     )
 
 
-class _Server(uvicorn.Server):
-    """SIGHUP reloads; SIGTERM and Ctrl-C end it after the last answer, as a success."""
+@contextlib.contextmanager
+def _hearing_hangups() -> Generator[list[int], None, None]:
+    """SIGHUP while a run is being read, which would end the process: noted, for whoever hears it from then on."""
+    hangups: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield hangups
+        return
+    before = signal.signal(signal.SIGHUP, lambda number, frame: hangups.append(number))
+    try:
+        yield hangups
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI) -> None:
+
+class _Server(uvicorn.Server):
+    """SIGHUP reloads; SIGTERM and Ctrl-C end it after the last answer, as a success. hangups: that came before it ran."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI, hangups: Sequence[int] = ()) -> None:
         super().__init__(config)
-        self._app = app
+        self._service: Service = app.state.service
+        self._hangups = hangups
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._service.is_stopping = True  # not ready any more, while the port is still open
+        super().handle_exit(sig, frame)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -155,9 +178,11 @@ class _Server(uvicorn.Server):
         handlers = {
             signal.SIGINT: self.handle_exit,
             signal.SIGTERM: self.handle_exit,
-            signal.SIGHUP: lambda number, frame: self._app.state.service.reload_soon(),
+            signal.SIGHUP: lambda number, frame: self._service.reload_soon(),
         }
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        if self._hangups:
+            self._service.reload_soon()
         try:
             yield
         finally:
@@ -198,11 +223,26 @@ def _worker_app(folders: Sequence[str], options: ServeOptions, model: Any) -> Fa
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     prepare_process()
     try:
-        return create_app(folders, options, model=model)
+        app = create_app(folders, options, model=model)
     except GmlfmError as error:
         assert options.shared_folder is not None
         write_text(options.shared_folder / _FAILURE, str(error))
         sys.exit(STARTUP_FAILURE)  # which no new process would mend
+    _stop_being_ready(app.state.service)
+    return app
+
+
+def _stop_being_ready(service: Service) -> None:
+    """When the signal comes that uvicorn, in whose process this is, stops by."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before = signal.getsignal(number)
+
+        def stop(number: int, frame: FrameType | None, before: Any = before) -> None:
+            service.is_stopping = True
+            if callable(before):
+                before(number, frame)
+
+        signal.signal(number, stop)
 
 
 def _stop_with_parent() -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any, cast
 
@@ -16,30 +16,36 @@ from fastapi import Depends, Query, Request, Response
 
 from gmlfm.errors import GmlfmError, did_you_mean
 from gmlfm.serve.hosting import Host, Served, Waiting
-from gmlfm.serve.logs import log
+from gmlfm.serve.logs import log, log_failure
 from gmlfm.serve.metrics import Metrics, share_figures
 from gmlfm.serve.options import ServeOptions
 from gmlfm.serve.problems import Problem, full
-from gmlfm.serve.workers import ask_for_reload, reload_request
+from gmlfm.serve.workers import ReloadRequest, ask_for_reload, reload_request
 
 _TICK = 0.2  # seconds between looks at what other workers ask for
 _SHARE_EVERY = 1.0
+_MOST_RELOADS = 4  # that wait for their turn: each takes what stands in the folder by then
 
 
 class Service:
-    """hosts: the first one is the default. Questions beyond `max_in_flight` are refused at once, so that none waits long."""
+    """hosts: the first one is the default. Questions beyond `max_in_flight` are refused at once, so that none waits long.
 
-    def __init__(self, hosts: Sequence[Host], options: ServeOptions) -> None:
+    request: what other workers had asked for (`reload_request`) before the hosts were loaded.
+    """
+
+    def __init__(self, hosts: Sequence[Host], options: ServeOptions, request: ReloadRequest = None) -> None:
         self.hosts = {host.name: host for host in hosts}
         self.default = hosts[0]
         self.options = options
         self.metrics = Metrics()
         self.is_stopping = False
-        self.n_in_flight = 0
-        self._is_asked, self._request, self._shared_at = False, reload_request(options.shared_folder), 0.0
+        self.n_in_flight, self.n_bodies, self._n_reloads = 0, 0, 0
+        self._is_asked, self._request, self._shared_at = False, request, 0.0
+        self._last_failure = ""  # of looking at what others ask for: the same one is told once
         self._askers = ThreadPoolExecutor(options.threads, "answer")
         self._writing = ThreadPoolExecutor(1, "write")
         self._rewriting = ThreadPoolExecutor(1, "rewrite")
+        self._reloading = ThreadPoolExecutor(1, "reload")  # else a few would leave no thread for /health
 
     def host(self, name: str | None) -> Host:
         if name is None:
@@ -73,18 +79,22 @@ class Service:
         return await self._done(self._writing, lambda: _as_json(answer(host, waiting)), self.options.timeout)
 
     async def in_thread(self, work: Callable[[], Any]) -> Any:
-        """What may take long and is no question: a reload."""
+        """A short look at files."""
         return await asyncio.to_thread(work)
 
     async def _done(self, pool: ThreadPoolExecutor, work: Callable[[], bytes], timeout: float | None) -> Response:
         self._refuse_if_full()
         self.n_in_flight += 1
-        future = asyncio.wrap_future(_submitted(pool, work))
+        begun = pool.submit(work)
+        future = asyncio.wrap_future(begun)
         future.add_done_callback(self._has_left)  # a question that took too long counts until its thread is free
         try:
             body = await asyncio.wait_for(asyncio.shield(future), timeout)
         except TimeoutError:
             self.metrics.refused("timeout")
+            if pool is not self._askers:
+                raise Problem(504, f"the change took more than {timeout:g} seconds, and may still be made.") from None
+            begun.cancel()  # where it still waits for a thread, since nobody waits for its answer
             raise Problem(504, f"the answer took more than {timeout:g} seconds; ask for less.") from None
         return Response(body, media_type="application/json")
 
@@ -114,8 +124,15 @@ class Service:
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(_TICK)
-            with suppress(Problem, GmlfmError, OSError):  # of a full disk, say: the next one may go well
+            try:
                 await self._look_and_share()
+                self._last_failure = ""
+            except Problem:
+                pass  # of a reload, which has told of it
+            except Exception as error:  # of a full disk, say: the next one may go well
+                if type(error).__name__ != self._last_failure:
+                    log_failure(self.options.log, "look at other workers", error)
+                self._last_failure = type(error).__name__
 
     async def _look_and_share(self) -> None:
         shared_folder = self.options.shared_folder
@@ -137,14 +154,28 @@ class Service:
 
     async def reload(self, hosts: Sequence[Host]) -> list[str]:
         """The names of those that were replaced. All are tried; the first that cannot be read is told of."""
-        swapped, failed = [], None
+        self._n_reloads += 1
+        try:
+            return await self._reloaded(hosts)
+        finally:
+            self._n_reloads -= 1
+
+    def refuse_if_many_reload(self) -> None:
+        if self._n_reloads >= _MOST_RELOADS:
+            self.metrics.refused("full")
+            raise full(f"{self._n_reloads} reloads wait already, and each takes what stands in the folder by then")
+
+    async def _reloaded(self, hosts: Sequence[Host]) -> list[str]:
+        swapped: list[str] = []
+        failed: Exception | None = None
         for host in hosts:
             try:
-                is_new = await self.in_thread(host.reload)
-            except Problem as problem:
-                failed = failed or problem
+                is_new = await asyncio.get_running_loop().run_in_executor(self._reloading, host.reload)
+            except Exception as error:
+                failed = failed or error
                 self.metrics.add("gmlfm_reloads_total", outcome="failed")
-                log(self.options.log, "reload", run=host.name, outcome="failed")
+                why = error.detail if isinstance(error, Problem) else type(error).__name__
+                log(self.options.log, "reload", run=host.name, outcome="failed", why=why)
                 continue
             self.metrics.add("gmlfm_reloads_total", outcome="swapped" if is_new else "unchanged")
             log(self.options.log, "reload", run=host.name, outcome="swapped" if is_new else "unchanged")
@@ -166,13 +197,10 @@ class Service:
         self._askers.shutdown(wait=True, cancel_futures=True)
         self._writing.shutdown(wait=True)
         self._rewriting.shutdown(wait=True)
+        self._reloading.shutdown(wait=True, cancel_futures=True)
         if self.options.shared_folder is not None:
             with suppress(GmlfmError, OSError):
                 share_figures(self.metrics.as_list(), self.options.shared_folder)
-
-
-def _submitted(pool: ThreadPoolExecutor, work: Callable[[], bytes]) -> Future[bytes]:
-    return pool.submit(work)
 
 
 def _as_json(value: Any) -> bytes:

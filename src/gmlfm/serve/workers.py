@@ -9,13 +9,14 @@ from pathlib import Path
 from gmlfm.storage import write_text
 
 _REQUEST = "reload"
+ReloadRequest = tuple[int, int] | None
 
 
 def ask_for_reload(shared_folder: Path) -> None:
     write_text(shared_folder / _REQUEST, secrets.token_hex(8))
 
 
-def reload_request(shared_folder: Path | None) -> tuple[int, int] | None:
+def reload_request(shared_folder: Path | None) -> ReloadRequest:
     """Another one after every call; None before the first."""
     if shared_folder is None:
         return None

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from gmlfm.serve import browsing, contracts, questions
+from gmlfm.serve.hosting import Served
 from gmlfm.serve.service import InService, RunName
 
 router = APIRouter(tags=["browsing"])
@@ -37,7 +38,10 @@ async def user(service: InService, user: str = Path(max_length=1_000), limit: Li
 
 @router.get("/schema", response_model=contracts.SchemaAnswer, summary="The fields of users, items and occasions")
 async def schema(service: InService, run: RunName = None) -> Response:
-    return await service.answer(run, lambda served: questions.stamped(browsing.schema_of(served), served))
+    def described(served: Served) -> questions.Answer:
+        return questions.stamped({**browsing.schema_of(served), "limits": service.options.limits}, served)
+
+    return await service.answer(run, described)
 
 
 @router.get("/model", response_model=contracts.ModelAnswer, summary="The run's card")

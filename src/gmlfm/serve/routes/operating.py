@@ -31,7 +31,7 @@ async def health_live(service: InService) -> Response:
 @router.get("/health/ready", response_model=contracts.Health, summary="May questions be sent here?")
 async def health_ready(service: InService) -> Response:
     if service.is_stopping:
-        raise Problem(503, "the service is stopping.", {"Retry-After": "1"})
+        raise Problem(503, "the service is stopping.")
     return JSONResponse({"status": "ok", "live": True, "ready": True, "problems": []})
 
 
@@ -62,6 +62,7 @@ async def runs(service: InService) -> Response:
 @router.post("/reload", response_model=contracts.ReloadAnswer, summary="Take the run that stands in the folder now")
 async def reload(service: InService, run: RunName = None) -> Response:
     hosts = [service.host(run)] if run is not None else list(service.hosts.values())
+    service.refuse_if_many_reload()
     swapped = await service.reload(hosts)
     service.ask_others_to_reload()
     return JSONResponse({"runs": [dict(host.served.stamp) for host in hosts], "swapped": swapped})

@@ -24,7 +24,7 @@ async def recommend(asked: contracts.RecommendRequest, service: InService, run: 
 @router.post("/recommend/batch", response_model=contracts.RecommendBatchAnswer, summary="Several of these at once")
 async def recommend_batch(asked: contracts.RecommendBatch, service: InService, run: RunName = None) -> Response:
     total = sum(max(request.n, 0) for request in asked.requests)
-    whole_number(total, "n of all requests together", 0, 10 * service.options.max_n)
+    whole_number(total, "n of all requests together", 0, service.options.limits["n_of_batch"])
     return await service.answer(run, _batch(questions.recommended, asked.requests, service.options.max_n))
 
 
@@ -36,6 +36,8 @@ async def score(asked: contracts.ScoreRequest, service: InService, run: RunName 
 
 @router.post("/score/batch", response_model=contracts.ScoreBatchAnswer, summary="Several of these at once")
 async def score_batch(asked: contracts.ScoreBatch, service: InService, run: RunName = None) -> Response:
+    total = sum(len(request.items) for request in asked.requests)
+    whole_number(total, "the number of items of all requests together", 0, service.options.limits["n_of_batch"])
     return await service.answer(run, _batch(questions.scored, asked.requests, service.options.max_n))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import polars as pl
 from fastapi import APIRouter, Path, Response
 
 from gmlfm.serve import contracts
@@ -46,12 +45,16 @@ async def availability(asked: contracts.AvailabilityRequest, service: InService,
 
 @router.post("/items", response_model=contracts.ItemsAnswer, summary="New items, from their attributes")
 async def items(asked: contracts.ItemsRequest, service: InService, run: RunName = None) -> Response:
+    # A few rows whose names all differ would make a table of as many columns as the body has names.
+    n_names = len({name for row in asked.items for name in row})
+    if n_names > contracts.MOST_FIELDS:
+        raise Problem(400, f"the items have {n_names:,} different fields; expected at most {contracts.MOST_FIELDS:,}.")
+
     def add(host: Host) -> Answer:
         schema = host.served.recommender.fitted.data.schema.items
         name = "item" if schema is None else schema.id
         rows = [{name if key == "item" else key: value for key, value in row.items()} for row in asked.items]
-        columns = {key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)}
-        host.add_items(pl.DataFrame(columns, strict=False))
+        host.add_items({key: [row.get(key) for row in rows] for key in dict.fromkeys(key for row in rows for key in row)})
         return {"added": len(rows)}
 
     answer = await service.rewrite(run, _noting(add))
