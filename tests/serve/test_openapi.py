@@ -26,6 +26,7 @@ _SETTINGS = settings(
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
+_FOR_SOMEBODY = ("/recommend", "/score", "/explain")
 _CHECKS = [
     not_a_server_error,
     checks.status_code_conformance,
@@ -73,6 +74,9 @@ def _of_what_is_there(case: schemathesis.Case, user: str, items: list[str]) -> N
     for asked in [body, *body.get("requests", ()), *body.get("events", ())]:
         known = {"user": user, "item": items[0], "items": items[:2], "n": 3, "most": 3}
         asked.update({name: value for name, value in known.items() if name in asked})
+        is_question = case.operation.path.startswith(_FOR_SOMEBODY) and "requests" not in asked
+        if is_question and not asked.keys() & {"user", "attributes", "history"}:
+            asked["user"] = user  # what is made up seldom says for whom, and then none of a few is answered
         if "user" in asked and "event" not in asked and "time" not in asked:
             for name in ("attributes", "history", "context", "filter", "caps", "available", "seen"):
                 asked.pop(name, None)
