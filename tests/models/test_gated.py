@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
@@ -55,6 +56,26 @@ def test_without_a_metric_it_is_an_fm_with_weights() -> None:
 
     check(model, slow, 1 + K)
     assert model.pair_parts(*[model.transform_rows(torch.randn(2, 1 + K).double())] * 2)[1] is None
+
+
+def test_with_lengths_two_attributes_make_half_a_squared_distance() -> None:
+    model = random_model(rank=0, lengths=True)
+    with torch.no_grad():
+        model.h.fill_(1.0)
+
+    def slow(rows: Tensor, row: Row) -> Tensor:
+        pairs = (rows[i, 1:] @ rows[j, 1:] * x * y for (i, x, _), (j, y, _) in combinations(row, 2))
+        return linear(rows, row) + sum(0.5 * rows[i, 1:].square().sum() * x for i, x, _ in row) + model.bias + sum(pairs)
+
+    check(model, slow, 1 + K)
+    rows = torch.randn(2, 1 + K).double()
+    (user, item), sides = rows, [Attributes(torch.tensor([[place]]), torch.ones(1, 1).double()) for place in (0, 1)]
+    scored = model.scores(
+        model.transform_rows(rows), sides[0], replace(sides[1], ids=sides[1].ids[:, None], x=sides[1].x[:, None])
+    )
+    distance = 0.5 * (user[1:] + item[1:]).square().sum()
+    torch.testing.assert_close(scored.squeeze(), model.bias + user[0] + item[0] + distance)
+    assert model.kernel_spec() is None
 
 
 def scores_of(model: Any, rows: Tensor) -> Tensor:

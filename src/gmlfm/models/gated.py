@@ -18,6 +18,9 @@ for (`weights`, `rank`): without a history the default is FM itself. With D the 
 1 + g cos = (1 + g) - (g / 2) D: the paper's weight times an affine function of the paper's distance; g = -1 and R = K is GML-FM
 with z at unit length, h doubled.
 
+With `lengths`, w_i + |v_i|^2 / 2 stands for w_i: a pair and the weights of its two attributes are then half the squared
+distance of v_a and -v_b, the paper's distance without the paper's weight h.
+
 A row of the table is (w, v). By sides a score is one inner product of K (1 + R) numbers, K where R = 0:
 
 .. math:: \Big[\sum_i x_i v_i \,;\; g \sum_i x_i \, \mathrm{vec}\big(v_i \tfrac{z_i^\top}{\lVert z_i \rVert}\big)\Big]
@@ -43,6 +46,9 @@ from gmlfm.models.pairwise import PairwiseModel, SideVectors
 from gmlfm.models.settings import Choice, Factors, Scale, Setting
 
 _RANK = Setting("rows R of the metric's matrix L, at most k; 0: no metric, weights alone", least=0, search=Choice((0, 4, 8)))
+_LENGTHS = Setting(
+    "whether an attribute weighs half its squared length more, as pairs by distance do", search=Choice((False, True))
+)
 # M starts as so much of the identity, and moves by so much: a step of Adam moves all K numbers of a row of M, so that without
 # the division a product with it would move K times as far as a row of the table.
 _NEARNESS, _METRIC_STEP = 0.5, 40.0
@@ -63,12 +69,13 @@ class GatedGMLFM(FactorModel, PairwiseModel):
             bool, Setting("whether each factor has a weight h; otherwise 1", search=Choice((False, True)))
         ] = False,
         metrics: Annotated[bool, Setting("whether earlier items count by their own rows, too, through a matrix M")] = True,
+        lengths: Annotated[bool, _LENGTHS] = False,
         v_scale: Scale = 0.01,
     ) -> None:
         super().__init__(k, 1 + k, v_scale)
         if rank > k:
             raise OptionError(f"rank is {rank}, but k is {k}; a metric of K factors has at most K rows.")
-        self.rank, self.has_metrics = rank, metrics
+        self.rank, self.has_metrics, self.has_lengths = rank, metrics, lengths
         self.bias = nn.Parameter(torch.zeros(()))
         self.h = nn.Parameter(torch.ones(k), requires_grad=weights)
         matrix = nn.init.orthogonal_(torch.empty(rank, k)) if rank else torch.empty(0, k)
@@ -82,12 +89,17 @@ class GatedGMLFM(FactorModel, PairwiseModel):
 
     def transform_rows(self, rows: Tensor) -> Tensor:
         """(w, v, z), z at unit length."""
+        if self.has_lengths:
+            own = 0.5 * rows[:, 1:].square().sum(1, keepdim=True)
+            rows = torch.cat([rows[:, :1] + own, rows[:, 1:]], dim=1)
         if not self.rank:
             return rows
         return torch.cat([rows, directions(rows[:, 1:] @ self.matrix.T)], dim=1)
 
     def kernel_spec(self) -> KernelSpec | None:
         """Steps without histories; with them engines know side vectors alone."""
+        if self.has_lengths:
+            return None
         if not self.rank and not self.h.requires_grad:
             return SumsSpec(self.k, (self.bias,))
         if not self.rank or not self.h.requires_grad:
