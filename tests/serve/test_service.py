@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from gmlfm import Recommender
 from gmlfm.serve import ServeOptions, create_app
 from tests.serve.conftest import HOME, client_of
 from tests.serve.test_hosting import check_of, replace_run
@@ -73,6 +74,30 @@ def test_a_question_that_nobody_waits_for_is_not_begun(run_folder: Path) -> None
         held.let_go()
         until(lambda: service.n_in_flight == 0)
         assert held.n_begun == 1
+
+
+def test_a_users_list_waits_for_no_thread_where_items_are_few(
+    run_folder: Path, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = create_app(run_folder, ServeOptions(log="none", timeout=0.1, threads=1))
+    plain, with_reasons = {"user": user, "n": 3}, {"user": user, "n": 3, "because": True}
+    with TestClient(app, HOME) as client:
+        with holding(app.state.service.default, "current"):
+            quick = client.post("/recommend", json=plain)
+            assert client.post("/recommend", json=with_reasons).status_code == 504
+        until(lambda: app.state.service.n_in_flight == 0)
+        monkeypatch.setattr("gmlfm.serve.hosting._FEW_ITEMS", 0)
+        with holding(app.state.service.default, "current"):
+            assert client.post("/recommend", json=plain).status_code == 504
+        until(lambda: app.state.service.n_in_flight == 0)
+        assert client.post("/recommend", json=plain).json() == quick.json()
+
+
+def test_a_quick_answer_follows_what_others_observed(own_folder: Path, user: str, items: list[str]) -> None:
+    with TestClient(create_app(own_folder, ServeOptions(log="none")), HOME) as client:
+        first = client.post("/recommend", json={"user": user, "n": 2}).json()["items"]
+        Recommender.load(own_folder).observe({"user": user, "item": first[0]["item"]})
+        assert client.post("/recommend", json={"user": user, "n": 1}).json()["items"][0]["item"] != first[0]["item"]
 
 
 def test_a_change_that_took_too_long_is_made_all_the_same(client: TestClient, own_folder: Path, items: list[str]) -> None:

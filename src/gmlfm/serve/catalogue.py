@@ -14,7 +14,7 @@ import polars as pl
 from gmlfm.fitting import FittedRun
 from gmlfm.recommender.run_index import RunIndex
 
-_MOST_CARDS = 100_000
+_MOST_CARDS, _CARDS_MADE_AT_ONCE = 100_000, 20_000
 
 
 class Catalogue:
@@ -28,6 +28,8 @@ class Catalogue:
 
     def warm(self) -> None:
         _ = self.item_texts
+        # Made one by one they would cost the first answers some milliseconds each, in which others wait.
+        self.cards(np.argsort(-self._n_rows_by_item, kind="stable")[:_CARDS_MADE_AT_ONCE].tolist())
 
     def cards(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
         """item, title and attributes of each; to be copied before it is changed."""

@@ -145,6 +145,12 @@ def is_newcomer(asked: Whom) -> bool:
     return is_new
 
 
+def is_quick(asked: RecommendRequest) -> bool:
+    """Whether it asks for a user's list and nothing more: no conditions, limits or reasons, of which some take long."""
+    more = (asked.attributes, asked.history, asked.context, asked.filter, asked.available, asked.caps)
+    return asked.user is not None and not asked.because and not any(more)
+
+
 def stamped(answer: Answer, served: Served) -> Answer:
     return {"notes": [], **answer, "run": served.stamp}
 

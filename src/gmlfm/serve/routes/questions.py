@@ -18,7 +18,8 @@ router = APIRouter(tags=["questions"])
 @router.post("/recommend", response_model=contracts.RecommendAnswer, summary="The best items for a user or somebody new")
 async def recommend(asked: contracts.RecommendRequest, service: InService, run: RunName = None) -> Response:
     most = service.options.max_n
-    return await service.answer(run, lambda served: questions.stamped(questions.recommended(served, asked, most), served))
+    answer = service.answer_quickly if questions.is_quick(asked) else service.answer
+    return await answer(run, lambda served: questions.stamped(questions.recommended(served, asked, most), served))
 
 
 @router.post("/recommend/batch", response_model=contracts.RecommendBatchAnswer, summary="Several of these at once")
